@@ -48,7 +48,7 @@ struct ConvTransposeOptions {
   PerAxis kernel;  ///< sizes of the windows
   PerAxis stride = 1;
   PerAxis padding = 0;         ///< so much is cut off at both ends
-  PerAxis output_padding = 0;  ///< so much longer is each axis; less than the stride
+  PerAxis output_padding = 0;  ///< so much longer is each axis; less than stride or dilation
   PerAxis dilation = 1;
   int64_t groups = 1;
   bool bias = true;

@@ -285,27 +285,44 @@ BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {
 }
 
 BOOST_AUTO_TEST_CASE(transposes) {
-  check_op({.name = "conv_transpose",
-            .op =
-                [](const Variables& v) {
-                  return esp::conv_transpose(v[0], v[1],
-                                             {.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}});
-                },
-            .inputs = {numbers({2, 3, 3, 2}), numbers({3, 2, 3, 2}, -1, 1, 1)},
-            .reference =
-                [](const std::vector<Array>& in) {
-                  return Array({2, 2, 6, 3}, [&](const Index& i) {
-                    double sum = 0;
-                    each_index(
-                        {3, 3, 2, 3, 2}, [&](const Index& at) {  // channel, place, place, kernel, kernel
-                          if (at[1] * 2 + at[3] - 1 == i[2] && at[2] + at[4] == i[3])
-                            sum += in[0]({i[0], at[0], at[1], at[2]}) * in[1]({at[0], i[1], at[3], at[4]});
-                        });
-                    return sum;
-                  });
-                },
-            .tolerance32 = 1e-5,
-            .roundings = 2});
+  struct Case {
+    std::vector<int64_t> stride, padding, output_padding, dilation, sizes;
+  };
+  const std::vector<Case> cases{
+      {{2, 1}, {1, 0}, {1, 0}, {1, 1}, {6, 3}},
+      // Longer by more than a stride, with and without zeros behind the last kernel.
+      {{2, 1}, {1, 0}, {2, 1}, {3, 2}, {11, 5}},
+      {{1, 1}, {2, 1}, {1, 2}, {2, 3}, {4, 5}}};
+  for (const Case& c : cases)
+    check_op({.name = "conv_transpose",
+              .op =
+                  [&](const Variables& v) {
+                    return esp::conv_transpose(v[0], v[1],
+                                               {.stride = c.stride,
+                                                .padding = c.padding,
+                                                .output_padding = c.output_padding,
+                                                .dilation = c.dilation});
+                  },
+              .inputs = {numbers({2, 3, 3, 2}), numbers({3, 2, 3, 2}, -1, 1, 1)},
+              .reference =
+                  [&](const std::vector<Array>& in) {
+                    return Array({2, 2, c.sizes[0], c.sizes[1]}, [&](const Index& i) {
+                      double sum = 0;
+                      each_index(
+                          {3, 3, 2, 3, 2},
+                          [&](const Index& at) {  // channel, place, place, kernel, kernel
+                            const auto reached = [&](size_t axis) {
+                              return at[1 + axis] * c.stride[axis] + at[3 + axis] * c.dilation[axis] -
+                                     c.padding[axis];
+                            };
+                            if (reached(0) == i[2] && reached(1) == i[3])
+                              sum += in[0]({i[0], at[0], at[1], at[2]}) * in[1]({at[0], i[1], at[3], at[4]});
+                          });
+                      return sum;
+                    });
+                  },
+              .tolerance32 = 1e-5,
+              .roundings = 2});
 }
 
 BOOST_AUTO_TEST_CASE(without_a_batch_and_with_a_bias) {

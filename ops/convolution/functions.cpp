@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/convolution/convolution.h"
@@ -95,17 +97,27 @@ Variable conv_transpose_with(const Operand& x, const Variable& kernels, const Va
     check_window_count(o.padding.size(), axes, "padding", function);
     check_window_count(o.output_padding.size(), axes, "output padding", function);
     Dims more;
+    std::vector<Padding> zeros;
+    bool has_zeros = false;
     for (size_t i = 0; i < axes; ++i) {
       check_window_number(o.padding[i], 0, "padding", function);
       check_window_number(o.output_padding[i], 0, "output padding", function);
-      if (o.output_padding[i] >= o.stride[i])
-        throw Error(fmt::format("{}: an output padding of {} is not less than the stride {}", function,
-                                o.output_padding[i], o.stride[i]));
-      form.before.push_back(o.padding[i]);
-      form.after.push_back(o.padding[i]);
-      more.push_back(o.output_padding[i]);
+      const int64_t longer = o.output_padding[i], cut = o.padding[i];
+      if (longer >= o.stride[i] && longer >= o.dilation[i])
+        throw Error(
+            fmt::format("{}: an output padding of {} is not less than the stride {} or the dilation {}",
+                        function, longer, o.stride[i], o.dilation[i]));
+      // The transposed convolution has longer axes only within a stride. Above that, less is cut off at the
+      // end, behind which no kernel reaches.
+      const bool within_stride = longer < o.stride[i];
+      form.before.push_back(cut);
+      form.after.push_back(within_stride ? cut : std::max<int64_t>(cut - longer, 0));
+      more.push_back(within_stride ? longer : 0);
+      zeros.push_back({0, within_stride ? 0 : std::max<int64_t>(longer - cut, 0)});
+      has_zeros |= zeros.back().after > 0;
     }
-    const Variable y = convolution_transpose(v, kernels, form, more, x.where());
+    Variable y = convolution_transpose(v, kernels, form, more, x.where());
+    if (has_zeros) y = pad(y, zeros);
     return bias ? with_bias(y, *bias, axes, function) : y;
   });
 }

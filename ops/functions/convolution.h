@@ -55,14 +55,14 @@ Variable conv(const Operand& x, const Variable& kernels, const Variable& bias,
 struct TransposedConvolutionOptions {
   PerAxis stride = 1;
   PerAxis padding = 0;         ///< of the convolution that it transposes: so much is cut off at both ends
-  PerAxis output_padding = 0;  ///< so much longer is each axis; less than the stride
+  PerAxis output_padding = 0;  ///< so much longer is each axis; less than stride or dilation
   PerAxis dilation = 1;
   int64_t groups = 1;
 };
 /// The transpose of conv, as PyTorch's conv_transpose1d, 2d and 3d: x [batch, channels, sizes…] and kernels
 /// [channels, channels of the result / groups, kernel sizes…] give axes of
 /// (size − 1) · stride + dilation · (kernel − 1) + 1 − 2 · padding + output_padding. Throws as conv, and for
-/// an output_padding that is not less than the stride.
+/// an output_padding that is less than neither stride nor dilation.
 Variable conv_transpose(const Operand& x, const Variable& kernels,
                         const TransposedConvolutionOptions& options = {});
 Variable conv_transpose(const Operand& x, const Variable& kernels, const Variable& bias,

@@ -98,7 +98,8 @@ def draw_conv_transpose(d):
             d.tensor([groups * inner, outer] + kernel, -1, 1)] + bias_of(d, groups * outer), {
                 "stride": stride, "dilation": dilation, "groups": groups,
                 "padding": [d.integer(0, min(2, (size - 1) // 2)) for size in whole],
-                "output_padding": [d.integer(0, by - 1) for by in stride]}
+                "output_padding": [d.integer(0, max(by, apart) - 1)
+                                   for by, apart in zip(for_each(stride, axes), for_each(dilation, axes))]}
 
 
 def conv_transpose(x, kernels, bias=None, *, stride, padding, output_padding, dilation, groups):
