@@ -16,7 +16,7 @@ struct Work {
   PlanData& plan;
   Graph& graph = plan.graph;
   const ShardOptions* shard = options.shard ? &*options.shard : nullptr;
-  bool verified = false;  ///< as it was after the last stage that changed it
+  bool verified = false;  ///< since it was changed; the whole table is checked at its end
 };
 
 bool freeze_tree(Work& w) {
@@ -62,6 +62,7 @@ constexpr Stage stages[] = {
     {"fold_constants", StageKind::pass, on_graph<fold_constants>},
     {"common_subexpressions", StageKind::pass, on_graph<common_subexpressions>},
     {"simplify_again", StageKind::pass, on_graph<simplify>},
+    {"fold_batch_norm", StageKind::pass, on_graph<fold_batch_norm>, joins_kernels},
     {"precision", StageKind::pass, on_graph<lower_precision>},
     {"channels_last", StageKind::pass, on_graph<channels_last>, has_no_code},
     {"join_slices", StageKind::pass, on_graph<join_slices>, joins_kernels},
@@ -96,7 +97,6 @@ void run(const Stage& stage, Work& w) {
   if (stage.kind == StageKind::pass) w.plan.passes.push_back(std::move(report));
   w.verified &= !report.changed;
   if (stage.kind == StageKind::unfinished) return;
-  // A graph that has not been changed is as valid as before; the whole table is checked at its end.
   if (!w.verified || &stage == std::end(stages) - 1) verify(w.graph, stage.name);
   w.verified = true;
 }

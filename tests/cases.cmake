@@ -278,4 +278,5 @@ set(test_cases
   eager_nan_test.cpp
   counted_metrics_test.cpp
   row_buckets_test.cpp
+  fold_batch_norm_test.cpp
 )

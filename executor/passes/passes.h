@@ -20,6 +20,10 @@ bool join_slices(Graph& graph, const CompileOptions& options = {});
 bool dead_nodes(Graph& graph, const CompileOptions& options = {});
 /// Disconnects ops from values of which they read only the shape.
 bool detach_shapes(Graph& graph, const CompileOptions& options = {});
+/// On a GPU, in inference: batch normalization with running statistics, behind a convolution with fewer
+/// elements in its kernels than in its result, scales the kernels in place of the result, of which a bias is
+/// left. The kernels are scaled in each run.
+bool fold_batch_norm(Graph& graph, const CompileOptions& options);
 /// For a 16-bit precision, lowers matrix products, and the ops between them that allow it, to that type, and
 /// inserts casts at the boundaries.
 bool lower_precision(Graph& graph, const CompileOptions& options);
