@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Builds the benchmarks (Release, in build/bench) and runs them: tests/bench/run.sh [turns] [workload...]
-# Workloads: chain mlp inference pointwise gpt get_executor weight passes; by default all of them.
+# Workloads: chain mlp inference pointwise gpt vision lstm tagger trees get_executor weight passes; by default
+# all of them.
 # The contestants alternate, so that other load affects them equally; every figure is a median.
-# Next to Espalier it runs libtorch, if installed (Debian: libtorch-dev), and PyTorch and MLX, if $PYTORCH and
-# $MLX (by default $PYTORCH) are a Python that has them. THREADS="1 2" sets the numbers of threads, with one
+# Next to Espalier it runs libtorch, if installed (Debian: libtorch-dev), and PyTorch, MLX and DyNet, if $PYTORCH,
+# $MLX and $DYNET (by default $PYTORCH) are a Python that has them; for vision, torchvision too. THREADS="1 2" sets the numbers of threads, with one
 # table for each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 turns=5
 if [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; then turns=$1 && shift; fi
-read -ra workloads <<<"${*:-chain mlp inference pointwise gpt get_executor weight passes}"
+read -ra workloads <<<"${*:-chain mlp inference pointwise gpt vision lstm tagger trees get_executor weight passes}"
 rounds=3 # which a program times in its turn
 
 build=$PWD/build/bench
@@ -31,6 +32,9 @@ if "$PYTORCH" -c 'import torch' 2>/dev/null; then pytorch=yes; fi
 MLX=${MLX:-$PYTORCH}
 mlx=no
 if "$MLX" -c 'import mlx.core' 2>/dev/null; then mlx=yes; fi
+DYNET=${DYNET:-$PYTORCH}
+dynet=no
+if "$DYNET" -c 'import dynet' 2>/dev/null; then dynet=yes; fi
 
 # The best settings for libtorch: the OpenMP build of OpenBLAS, with the processor set if it detects a very old
 # one, and a malloc that keeps freed memory.
@@ -61,6 +65,11 @@ python() {
 mlx() {
   [ $mlx = no ] || LD_PRELOAD=$openblas/libopenblas.so.0 peer "$MLX" tests/bench/peer/mlx/bench.py "$@" >>"$results"
 }
+script() { [ $pytorch = no ] || "$PYTORCH" "tests/bench/peer/pytorch/$1.py" "${@:2}" >>"$results"; }
+# DyNet computes on one thread, and prints its settings to standard error.
+dynet() {
+  [ $dynet = no ] || "$DYNET" "tests/bench/peer/dynet/$1.py" --dynet-autobatch 1 2>/dev/null >>"$results"
+}
 turn_of() {
   case $1 in
     chain) espalier chain $rounds && libtorch chain $rounds ;;
@@ -78,6 +87,20 @@ turn_of() {
       for contestant in floor eager executor; do espalier gpt $contestant $rounds; done
       libtorch gpt $rounds && python gpt
       ;;
+    vision)
+      for network in document training resnet18 mobilenet; do
+        for how in executor eager; do espalier vision ${network}_$how 0 $rounds; done
+        for how in eager channels_last compiled; do script vision ${network}_$how 0 $rounds; done
+      done
+      libtorch vision 256 $rounds
+      for network in document resnet18 training; do espalier vision ${network}_floor 0 $rounds; done
+      ;;
+    lstm)
+      for contestant in executor eager; do espalier lstm $contestant $rounds; done
+      script lstm $rounds
+      ;;
+    tagger) espalier tagger $rounds && script tagger $rounds && dynet tagger ;;
+    trees) espalier trees $rounds && dynet trees ;;
     get_executor)
       ESPALIER_CACHE_DIR=$(mktemp -d) && export ESPALIER_CACHE_DIR
       espalier get_executor cold && espalier get_executor cached
@@ -121,7 +144,7 @@ for count in "${thread_counts[@]}"; do
   if wanted passes; then "$programs/bench_passes" "$turns" >"$build/passes-$count.md"; fi
 done
 
-echo "OpenBLAS takes this processor for a $core; libtorch: $torch (${peer_settings[*]}); PyTorch: $pytorch; MLX: $mlx"
+echo "OpenBLAS takes this processor for a $core; libtorch: $torch (${peer_settings[*]}); PyTorch: $pytorch; MLX: $mlx; DyNet: $dynet"
 for count in "${thread_counts[@]}"; do
   printf '\n%s\n' "threads: $count, medians of $turns turns"
   tests/bench/table.sh "$build/results-$count.txt"

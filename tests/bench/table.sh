@@ -33,6 +33,21 @@ figure() {
   ours=$(value "$2") theirs=$(value "$3")
   [ "$ours" = - ] || line "$1" "$ours" - "$theirs" - - - - - - "$(over "$theirs" "$ours")" - - - "${4:-}"
 }
+# Rows of numbers of steps, words or trees in a second: description, what comes before the contestant's name, and behind it.
+rate() {
+  local what=$1 prefix=$2 unit=$3 executor=- best=- name value_of
+  local -a values=() ratios=()
+  for name in eager deferred packed executor pytorch dynet; do
+    value_of=$(value "${prefix}_${name}_$unit")
+    values+=("$value_of")
+    [ "$name" != executor ] || executor=$value_of
+  done
+  [ "${values[0]}" != - ] || return 0
+  best=$executor
+  [ "$best" != - ] || best=${values[1]}
+  for name in 4 5; do ratios+=("$(over "$best" "${values[name]}")"); done
+  printf '%-40s %9s %9s %9s %9s %9s %9s | %8s %8s\n' "$what" "${values[@]}" "${ratios[@]}"
+}
 
 grep '^# ' "$file" | awk '!seen[$2 $3 $4]++' | sed 's/^# //' || true # products, as the first turn saw them
 line "" eager executor libtorch PyTorch compiled MLX floor ex/eager us/floor lt/us pt/us ptc/us mlx/us aim
@@ -52,6 +67,17 @@ figure "  stream, 3 in and 1 out [GB/s]" stream_gb_per_s -
 row "GPT block [ms/step]" gpt_ _ms
 row "  peak memory of the process [MB]" gpt_ _mb
 figure "  plan's arena [kB]" gpt_arena_kb -
+for network in document training resnet18 mobilenet; do
+  case $network in
+    document) what="32 convolutions, a step of 256" ;;
+    training) what="ResNet-18, a step of 16" ;;
+    resnet18) what="ResNet-18, one image" ;;
+    *) what="MobileNet v2, one image" ;;
+  esac
+  row "$what [ms]" vision_${network}_ _ms
+  figure "  PyTorch with channels last" vision_${network}_executor_ms vision_${network}_pytorch_channels_last_ms
+  row "  peak memory of the process [MB]" vision_${network}_ _peak_mb
+done
 figure "get_executor, nothing cached [ms]" get_executor_cold_ms - "< 500"
 figure "  and its first step [ms]" first_step_cold_ms -
 figure "get_executor, cached [ms]" get_executor_cached_ms - "< 50"
@@ -60,3 +86,9 @@ figure "compile 30 lines [s]" espalier_compile_s torch_compile_s
 figure "  memory that takes [MB]" espalier_compile_mb torch_compile_mb
 figure "  stripped binary, libtorch shared [MB]" espalier_binary_mb torch_binary_mb
 figure "start of hello tensor [ms]" espalier_start_ms torch_start_ms
+
+[ "$(value lstm_eager_steps_per_s)$(value tagger_eager_words_per_s)$(value tree_lstm_eager_trees_per_s)" != --- ] || exit 0
+printf '\n%-40s %9s %9s %9s %9s %9s %9s | %8s %8s\n' "in a second" eager deferred packed executor PyTorch DyNet us/pt us/dy
+rate "LSTM [steps]" lstm steps_per_s
+rate "tagger [words]" tagger words_per_s
+rate "trees of an LSTM [trees]" tree_lstm trees_per_s

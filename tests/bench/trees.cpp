@@ -75,15 +75,15 @@ int main(int argc, char** argv) {
     }
     return kTrees / bench::median(times);
   };
-  bench::report("tree_lstm_eager trees/s", trees_per_second(step));
+  bench::report("tree_lstm_eager_trees_per_s", trees_per_second(step));
   const esp::Deferred deferred;
-  bench::report("tree_lstm_deferred trees/s", trees_per_second(step));
-  bench::report("tree_lstm_deferred_fresh trees/s", trees_per_second([&] {
+  bench::report("tree_lstm_deferred_trees_per_s", trees_per_second(step));
+  bench::report("tree_lstm_deferred_fresh_trees_per_s", trees_per_second([&] {
                   forest.erase(forest.begin());  // another structure
                   forest.push_back(random_tree(kLeaves, random));
                   step();
                 }));
-  bench::report("tree_lstm_build trees/s", trees_per_second([&] { (void)loss(); }));
+  bench::report("tree_lstm_build_trees_per_s", trees_per_second([&] { (void)loss(); }));
   (void)loss().item();
   std::printf("%s", esp::last_evaluation().str().c_str());
 }

@@ -68,7 +68,7 @@ def main():
         loss.backward()
         trainer.update()
         times.append(time.process_time() - start)
-    print(f"tree_lstm_dynet trees/s {TREES / statistics.median(times[1:]):.1f}")
+    print(f"{'tree_lstm_dynet_trees_per_s':<36} {TREES / statistics.median(times[1:]):12.3f}")
 
 
 if __name__ == "__main__":

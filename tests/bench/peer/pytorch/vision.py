@@ -77,6 +77,7 @@ def main():
     run = work(make().to(memory_format=memory), x, wrap, how == "autocast")
     run()
     run()
+    contestant = "pytorch" if how == "eager" else "pytorch_" + how
     wall, processor = [], []
     for _ in range(rounds):
         start, own = time.perf_counter(), time.process_time()
@@ -85,7 +86,7 @@ def main():
         processor.append(time.process_time() - own)
     for unit, value in (("ms", statistics.median(wall) * 1e3),
                         ("processor_ms", statistics.median(processor) * 1e3), ("peak_mb", peak_megabytes())):
-        print(f"{'vision_torch_' + name + '_' + unit:<44} {value:12.3f}")
+        print(f"{'_'.join(['vision', network, contestant, unit]):<44} {value:12.3f}")
 
 
 main()
