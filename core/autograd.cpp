@@ -7,6 +7,7 @@
 
 #include "espalier/core/backward_pass.h"
 #include "espalier/core/deferred/waiting.h"
+#include "espalier/core/train_phase.h"
 
 namespace espalier {
 
@@ -42,8 +43,21 @@ NodeMap nodes_toward(Node* root, uint64_t oldest, Batches batches, const Predica
   }
   return result;
 }
-NodeMap nodes_made_of(Node* root, const Node* x) {
-  return nodes_toward(root, x->id, Batches::follow, [&](const Node& node) { return &node == x; });
+NodeMap nodes_made_of(Node* root, const Node* x, Batches batches) {
+  return nodes_toward(root, x->id, batches, [&](const Node& node) { return &node == x; });
+}
+
+/// Whether a gradient with respect to `x` is another one in inference.
+bool passes_a_phase(Node* root, const Node* x) {
+  if (!has_phases()) return false;
+  const NodeMap path = nodes_made_of(root, x, Batches::pass_by);
+  TreeWalk walk(root);
+  while (Node* node = walk.next()) {
+    if (path.find(node) == NodeMap::none) continue;
+    if (chooses_by_phase(node->op())) return true;
+    walk.enter_inputs(*node);
+  }
+  return false;
 }
 
 /// Adds the gradients of all leaves that are trained. Those of frozen parameters are not built, nor what only
@@ -142,6 +156,31 @@ std::vector<std::pair<Variable, Variable>> parameter_gradients(const Variable& r
   return of_parameters(differentiate(root).gradients);
 }
 
+namespace {
+
+Variable zero_gradient(const Edge& of, const std::source_location& where) {
+  const Variable x = of.variable();
+  return broadcast_like(Variable(full({}, 0, x.dtype()).to(x.device()), where), x);
+}
+
+/// What plans of inference compute in place of a gradient that passes through what training computes. They
+/// compute every value, so it passes by batches.
+Variable gradient_in_inference(const Variable& root, const Variable& x, const std::source_location& where) {
+  const InferenceGradients through_inference;
+  const Edge of(x);
+  GradientTable& table = record_of(*root.node()).in_inference;
+  if (!table.find(of.node(), of.output())) {
+    const NodeMap path = nodes_made_of(root.node(), of.node(), Batches::pass_by);
+    const BackwardPass pass(
+        root, table, Batches::pass_by, [&](const Node& node) { return path.find(&node) != NodeMap::none; },
+        std::span(&x, 1));
+  }
+  const Edge* known = table.find(of.node(), of.output());
+  return known ? known->variable() : zero_gradient(of, where);
+}
+
+}  // namespace
+
 Variable Variable::gradient(const Variable& x, Where where) const {
   return located(where, [&]() -> Variable {
     check_root(*this, "gradient");
@@ -155,11 +194,12 @@ Variable Variable::gradient(const Variable& x, Where where) const {
     const std::shared_ptr<const Batch> batch = x.node()->batch;
     const Edge of = target_of(Edge(x), Batches::follow);
     const ComputeAtOnce at_once;
+    if (writes_inference_gradients()) return gradient_in_inference(*this, x, where);
     const Edge* known = record.gradients.find(of.node(), of.output());
     const Variable end = of.variable();
     std::optional<BackwardPass> pass;
     if (!known) {
-      const NodeMap path = nodes_made_of(root.node(), of.node());
+      const NodeMap path = nodes_made_of(root.node(), of.node(), Batches::follow);
       const bool made_of_x = path.find(root.node()) != NodeMap::none;
       if (!made_of_x && !has_derivatives(root.node()))
         throw Error(fmt::format(
@@ -175,8 +215,7 @@ Variable Variable::gradient(const Variable& x, Where where) const {
       known = record.gradients.find(of.node(), of.output());
     }
     if (!known) {  // no path to `x` has a derivative
-      const Variable zero =
-          broadcast_like(Variable(full({}, 0, x.dtype()).to(x.device()), where), of.variable());
+      const Variable zero = zero_gradient(of, where);
       GradientTable::Run run;
       run.push_back({of, of.node()->id, of.output(), Edge(zero), {}});
       record.gradients.add(std::move(run));
@@ -184,6 +223,9 @@ Variable Variable::gradient(const Variable& x, Where where) const {
     }
     Variable gradient = known->variable();
     if (batch && batch->stacked) gradient = row_of(gradient, x.node()->place);
+    if (!in_inference_phase() && passes_a_phase(node(), x.node()))
+      gradient = in_train_phase(
+          gradient, [&] { return gradient_in_inference(*this, x, where); }, where);
     if (node()->lazy && node()->has_value())
       evaluate_at({gradient}, *node());  // of the step that this shows
     else if (!gradient.node()->lazy)

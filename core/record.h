@@ -63,6 +63,8 @@ struct GradientRecord {
   GradientTable gradients;
   /// The gradients of all leaves are there that were trained at that `trainable_version()`.
   std::optional<uint64_t> complete = {};
+  /// Those that pass through what stands for inference: see in_train_phase().
+  GradientTable in_inference = {};
 
   /// The update of some parameters by one optimizer: expressions and, last, the nodes that assign them.
   struct Update {

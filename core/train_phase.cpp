@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "espalier/core/error.h"
@@ -14,11 +15,17 @@ namespace espalier {
 
 namespace {
 
-thread_local bool inference_phase = false;
+thread_local bool inference_phase = false, inference_gradients = false;
+std::atomic<bool> any_phases = false;
 
 /// Shows its first input. Plans keep the one that they compute.
 struct InTrainPhase : FirstInput {
   std::string_view name() const override { return "in_train_phase"; }
+  Gradients gradient(const GradientRule& rule) const override {
+    Gradients gradients(rule.inputs());
+    gradients[inference_gradients ? 1 : 0] = rule.output_gradient();
+    return gradients;
+  }
 };
 
 /// What waits for a plan, and keeps no values for gradients.
@@ -48,6 +55,11 @@ InferencePhase::InferencePhase() : before_(std::exchange(inference_phase, true))
 InferencePhase::~InferencePhase() { inference_phase = before_; }
 bool in_inference_phase() { return inference_phase; }
 
+InferenceGradients::InferenceGradients() : before_(std::exchange(inference_gradients, true)) {}
+InferenceGradients::~InferenceGradients() { inference_gradients = before_; }
+bool writes_inference_gradients() { return inference_gradients; }
+bool has_phases() { return any_phases.load(std::memory_order_relaxed); }
+
 Variable in_train_phase(const Variable& training, FunctionRef<Variable()> inference,
                         std::source_location where) {
   return located(where, [&] {
@@ -64,6 +76,7 @@ Variable in_train_phase(const Variable& training, FunctionRef<Variable()> infere
     if (!other.defined()) throw Error("in_train_phase: the Variable for inference is undefined");
     check_alike(training, other);
     const Variable result = apply(shared_op<InTrainPhase>(), {&training}, where);
+    any_phases.store(true, std::memory_order_relaxed);
     // The second input makes no node lazy.
     Node& node = *result.node();
     node.inputs.push_back(Edge(other));

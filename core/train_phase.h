@@ -10,8 +10,8 @@ namespace espalier {
 /// `training`, which in plans of inference, those of validation too, is replaced by what `inference` makes:
 /// the statistics of a batch by running ones. `inference` is called once, at once; what it makes is computed
 /// by such plans alone. What belongs to `training` only, with_assignment() in it included, is not a part of
-/// such plans. Eager evaluation computes `training`. Gradients pass through `training`, also in plans of
-/// inference that contain them.
+/// such plans. Eager evaluation computes `training`. Gradients pass through `training`, and in plans of
+/// inference that contain them through what `inference` makes.
 ///
 /// Throws Error unless both are defined, ShapeError or TypeError unless they have one shape and dtype, and
 /// DeviceError unless they are on one device.
@@ -32,6 +32,22 @@ class InferencePhase {
   bool before_;
 };
 bool in_inference_phase();
+
+/// For autograd: while it lives, gradients that are written in this thread pass through what stands for
+/// inference.
+class InferenceGradients {
+ public:
+  InferenceGradients();
+  ~InferenceGradients();
+  InferenceGradients(const InferenceGradients&) = delete;
+  InferenceGradients& operator=(const InferenceGradients&) = delete;
+
+ private:
+  bool before_;
+};
+bool writes_inference_gradients();
+/// Whether any node of this process chooses by phase.
+bool has_phases();
 
 class Op;
 class OpRegistry;

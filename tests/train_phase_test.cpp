@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
 #include "espalier/core/with_assignment.h"
 #include "espalier/executor/kit/fit.h"
@@ -155,6 +156,62 @@ BOOST_AUTO_TEST_CASE(a_served_training_tree_takes_running_statistics) {
   BOOST_TEST(difference(shared.run({{"x", t.held_x}}), expected) < 1e-6);
   BOOST_TEST(times_in_text(shared.plan().str(), "reduce_over_replicas") == 0u);
   BOOST_TEST(difference(net.buffer("1.running_mean").value(), before) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_inference_are_those_of_running_statistics) {
+  const NormTask t;
+  const nn::Sequential net = normalizing_net();
+  (void)esp::fit(net, nn::MeanSquared(), {t.x, t.y}, {.epochs = 1, .batch_size = 8, .progress = false});
+  const auto forces = [&](const Variable& x) { return esp::sum(net(x)).gradient(x); };
+  const auto slope = [&](const Variable& x) {  // a derivative of derivatives
+    return esp::mean(esp::square(forces(x))).gradient(net.parameter("0.weight"));
+  };
+  const auto in_eval = [&](const auto& f) {
+    nn::Sequential own = net;
+    own.eval();
+    const esp::Tensor value = f(esp::variable(t.held_x)).value();
+    own.train();
+    return value;
+  };
+  const auto check = [&](const auto& f, const Variable& x, const esp::Feeds& feeds) {
+    const esp::Executor executor = f(x).get_executor();  // eager training moves the running statistics
+    BOOST_TEST(difference(executor.run(feeds), in_eval(f)) < 1e-5);
+  };
+  const Variable x = esp::placeholder("x", {-1, 6}), held = esp::variable(t.held_x);
+  const esp::Feeds feeds{{"x", t.held_x}};
+  check(forces, x, feeds);
+  check(forces, held, {});
+  check(slope, x, feeds);
+  check(slope, held, {});
+  // A state that inference alone reads.
+  check([&](const Variable& v) { return esp::sum(net(v)).gradient(net.buffer("1.running_mean")); }, x, feeds);
+  {
+    const esp::Deferred waits;
+    check(forces, held, {});
+  }
+  BOOST_TEST(difference(forces(held).value(), in_eval(forces)) > 1e-2);  // eagerly those of the batch
+}
+
+BOOST_AUTO_TEST_CASE(penalties_on_gradients_are_validated_by_running_statistics) {
+  const NormTask t;
+  const nn::Sequential net = normalizing_net();
+  const auto loss_of = [&](const Variable& x, const Variable& y) {
+    const Variable made = net(x);
+    return nn::MeanSquared()(made, y) + esp::mean(esp::square(esp::sum(made).gradient(x)));
+  };
+  const esp::data::Distributor feed({t.x, t.y}, {.batch_size = 11}),
+      held({t.held_x, t.held_y}, {.batch_size = 9});
+  const auto [x, y] = feed.get_output_graphs<2>();
+  const Variable loss = loss_of(x, y);
+  const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.05), .validation = held});
+  const double first = loss_of(esp::variable(t.x.slice(0, 0, 11)), t.y.slice(0, 0, 11)).item();
+  const auto record = executor.execute({.progress = false}).epochs.front();
+  nn::Sequential own = net;
+  own.eval();
+  BOOST_TEST(record.validation_loss == loss_of(esp::variable(t.held_x), t.held_y).item(),
+             boost::test_tools::tolerance(1e-5));
+  own.train();
+  BOOST_TEST(executor.step().loss < first);
 }
 
 BOOST_AUTO_TEST_CASE(local_statistics_keep_running_ones) {
