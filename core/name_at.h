@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <source_location>
 #include <string_view>
+#include <utility>
 
 namespace espalier {
 
@@ -17,10 +18,11 @@ struct NameAt {
   std::source_location where;
 };
 
+/// A number beyond 63 bits becomes the largest of them.
 struct NumberAt {
   template <std::integral T>
   NumberAt(T value, std::source_location line = std::source_location::current())
-      : number(static_cast<int64_t>(value)), where(line) {}
+      : number(std::in_range<int64_t>(value) ? static_cast<int64_t>(value) : INT64_MAX), where(line) {}
 
   int64_t number;
   std::source_location where;

@@ -13,6 +13,7 @@ class SequentialState : public LayerStateOf<SequentialState> {
  public:
   SequentialState() : LayerStateOf("Sequential") {}
 
+  bool calls_parts() const override { return true; }
   size_t size() const { return entries().size(); }
   LayerState& layer(size_t i) const { return static_cast<LayerState&>(*entries()[i].child); }
 
@@ -79,8 +80,13 @@ void Sequential::push(std::string name, const Module& layer) {
 }
 
 void Sequential::push(std::string name, const Module& element, Called called) {
-  auto layer = std::make_shared<ElementState>(name, element.state(), std::move(called));
+  std::shared_ptr<ModuleState> layer = as_layer(name, element, std::move(called));
   layer_state().add_child(std::move(name), std::move(layer));
+}
+
+std::shared_ptr<ModuleState> Sequential::as_layer(std::string_view name, const Module& element,
+                                                  Called called) {
+  return std::make_shared<ElementState>(std::string(name), element.state(), std::move(called));
 }
 
 }  // namespace espalier::nn

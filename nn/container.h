@@ -55,6 +55,15 @@ class Sequential : public LayerOf<Sequential> {
     located(where, [&] { append_one(std::move(name), std::move(element)); });
     return *this;
   }
+  /// As Module::replace, also for an element that is a Module of one's own.
+  template <SequentialElement Element>
+  Element replace(std::string_view path, Element element, Where where = Where::current()) const {
+    if constexpr (KeepsLayerCall<Element>)
+      replace_part(path, element.state(), where);
+    else
+      replace_part(path, as_layer(path, element, called(element)), where);
+    return element;
+  }
   size_t size() const;
   /// An element, whatever its class, as a Layer: it shares parameters and hooks with the Sequential, which it
   /// is called by. Negative numbers count from the end. Throws IndexError.
@@ -106,6 +115,7 @@ class Sequential : public LayerOf<Sequential> {
   }
   void push(std::string name, const Module& layer);
   void push(std::string name, const Module& element, Called called);
+  static std::shared_ptr<ModuleState> as_layer(std::string_view name, const Module& element, Called called);
 };
 
 }  // namespace espalier::nn

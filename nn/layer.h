@@ -24,6 +24,10 @@ class Layer : public Module {
   /// Throws Error if there is no such hook.
   void remove_forward_hook(int64_t id, Where where = Where::current()) const;
 
+  Layer(const Layer&) = default;
+  Layer& operator=(const Layer&) & = default;
+  Layer& operator=(const Layer&) && = delete;  // see Module
+
  protected:
   friend class Module;
   explicit Layer(std::shared_ptr<LayerState> state);

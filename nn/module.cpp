@@ -20,6 +20,22 @@ void Module::add_child(std::string name, const Module& child, const Where& where
   located(where, [&] { state_->add_child(std::move(name), child.state_); });
 }
 
+void Module::replace_part(std::string_view path, std::shared_ptr<ModuleState> part,
+                          const Where& where) const {
+  located(where, [&] {
+    const size_t dot = path.rfind('.');
+    std::shared_ptr<ModuleState> parent = state_;
+    if (dot != path.npos) {
+      parent = state_->part(path.substr(0, dot));
+      if (parent && !parent->calls_parts())
+        throw Error(
+            fmt::format("'{}' is a member of a {}, which calls it: replace it there", path, parent->kind()));
+    }
+    if (!parent || !parent->replace_child(path.substr(dot == path.npos ? 0 : dot + 1), std::move(part)))
+      throw Error(fmt::format("this module has no part '{}'", path));
+  });
+}
+
 Variable Module::add_parameter(std::string name, const Tensor& value, Where where) {
   return add_parameter(name, espalier::parameter(value, name, where), where);
 }
@@ -70,7 +86,7 @@ std::vector<std::pair<std::string, Variable>> Module::buffers() const { return l
 Variable Module::parameter(std::string_view path, Where where) const { return find(path, false, where); }
 Variable Module::buffer(std::string_view path, Where where) const { return find(path, true, where); }
 
-void Module::to(Device device, Where where) {
+void Module::to(Device device, Where where) const {
   located(where, [&] {
     (void)backend(device);  // throws where there is none
     std::vector<std::pair<Variable, Tensor>> moved;
@@ -85,9 +101,9 @@ void Module::to(Device device, Where where) {
   });
 }
 
-void Module::train(bool on) { state_->train(on); }
+void Module::train(bool on) const { state_->train(on); }
 bool Module::training() const { return state_->training(); }
-void Module::trainable(bool on) { state_->set_trainable(on); }
+void Module::trainable(bool on) const { state_->set_trainable(on); }
 bool Module::trainable() const { return state_->trainable(); }
 
 namespace {
@@ -188,6 +204,18 @@ void ModuleState::add_child(std::string name, std::shared_ptr<ModuleState> child
   check_name(name);
   if (child->contains(this)) throw Error(fmt::format("a module cannot be a part of itself: '{}'", name));
   entries_.push_back({std::move(name), std::move(child), {}});
+}
+
+bool ModuleState::replace_child(std::string_view name, std::shared_ptr<ModuleState> child) {
+  const auto known = std::ranges::find_if(
+      entries_, [&](const Entry& entry) { return entry.child && !name.empty() && entry.name == name; });
+  if (known == entries_.end()) return false;
+  if (child->contains(this)) throw Error(fmt::format("a module cannot be a part of itself: '{}'", name));
+  if (dynamic_cast<const LayerState*>(known->child.get()) && !dynamic_cast<const LayerState*>(child.get()))
+    throw Error(fmt::format("'{}' is a layer, a {}, and what would replace it is none", name,
+                            known->child->printed_kind()));
+  known->child = std::move(child);
+  return true;
 }
 
 void ModuleState::stand_for(std::shared_ptr<ModuleState> child) {

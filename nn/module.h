@@ -25,7 +25,7 @@ class ModuleState;
 ///     };
 ///
 /// A Module is a handle: copies share parameters, children and mode. Assigning another layer to a member does
-/// not replace the added one.
+/// not replace the added one: see `replace`.
 class Module {
  public:
   using Where = std::source_location;
@@ -33,13 +33,28 @@ class Module {
   Module();
   // No moves: a moved-from Module stays valid, as a copy.
   Module(const Module&) = default;
-  Module& operator=(const Module&) = default;
+  Module& operator=(const Module&) & = default;
+  /// `net["fc"] = other` would change nothing but what net["fc"] has just returned: see `replace`.
+  Module& operator=(const Module&) && = delete;
 
   /// Makes `module` a part of this one, and returns it. Throws Error if the name is empty, taken or has a
   /// dot, or if this is a part of `module`.
   template <std::derived_from<Module> M>
   M add(std::string name, M module, Where where = Where::current()) {
     add_child(std::move(name), module, where);
+    return module;
+  }
+  /// Puts `module` in place of the part of that name, and returns it, for the member that holds the part:
+  ///
+  ///     net.out = net.replace("out", esp::nn::Dense(3));
+  ///
+  /// Also by the path of a part below a Sequential or a vision model, which calls the new one from then on:
+  /// `resnet.replace("layer4.1.conv2", …)`. Trees and executors that were made before keep the old one.
+  /// Throws Error if there is no such part, if it is a layer and `module` is none, if this is a part of
+  /// `module`, and for a path below a module that holds its parts as members, which replaces them itself.
+  template <std::derived_from<Module> M>
+  M replace(std::string_view path, M module, Where where = Where::current()) const {
+    replace_part(path, module.state(), where);
     return module;
   }
   /// A parameter of one's own, with that initial value (of a real type). Throws Error as `add`, or
@@ -78,18 +93,18 @@ class Module {
   /// states along. Trees that were written before keep to the old device. A layer that still has to learn its
   /// input width starts where its first input is. Initial values are the same numbers on every device. Throws
   /// DeviceError or OutOfMemory; then all parameters are where they were.
-  void to(Device device, Where where = Where::current());
+  void to(Device device, Where where = Where::current()) const;
 
   /// Training mode, or inference mode (`train(false)`), for this and all its parts.
   /// Dropout acts in training mode only. What a module builds when it is called is for the mode that it is
   /// in: trees written before stay what they are.
-  void train(bool on = true);
-  void eval() { train(false); }
+  void train(bool on = true) const;
+  void eval() const { train(false); }
   bool training() const;
   /// Freezes all parameters of this and its parts (`false`), also those that layers have yet to create, or
   /// releases them (see set_trainable). A frozen parameter has no gradient, update or decay; a parameter of
   /// two modules is one, and follows the last call. Executors keep to what was trainable when they were made.
-  void trainable(bool on);
+  void trainable(bool on) const;
   /// Whether this module's parameters are trained.
   bool trainable() const;
 
@@ -98,6 +113,7 @@ class Module {
 
  protected:
   explicit Module(std::shared_ptr<ModuleState> state) : state_(std::move(state)) {}
+  void replace_part(std::string_view path, std::shared_ptr<ModuleState> part, const Where& where) const;
 
  private:
   void add_child(std::string name, const Module& child, const Where& where);

@@ -44,6 +44,12 @@ class ModuleList : public ModuleOf<ModuleList<M>> {
                        std::to_string(count));
     });
   }
+  /// Puts another one in its place. Throws as operator[] and Module::replace.
+  M& replace(const NumberAt& module, M other) const {
+    M& place = (*this)[module];
+    const std::string name = std::to_string(&place - modules_->data());
+    return place = Module::replace(name, std::move(other), module.where);
+  }
   auto begin() const { return modules_->begin(); }
   auto end() const { return modules_->end(); }
 
@@ -88,6 +94,11 @@ class ModuleDict : public ModuleOf<ModuleDict<M>> {
     return located(name.where, [&]() -> M& {
       throw IndexError("ModuleDict: there is no module '" + std::string(name.text) + "'");
     });
+  }
+  /// Puts another one in its place. Throws as operator[] and Module::replace.
+  M& replace(const NameAt& name, M other) const {
+    M& place = (*this)[name];
+    return place = Module::replace(name.text, std::move(other), name.where);
   }
   auto begin() const { return items_->begin(); }
   auto end() const { return items_->end(); }

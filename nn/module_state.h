@@ -69,6 +69,11 @@ class ModuleState {
 
   void add_child(std::string name, std::shared_ptr<ModuleState> child);
   void add_slot(std::string name, ParameterSlot slot);
+  /// False if there is no child of that name. Throws Error if this is a part of `child`, or the one of that
+  /// name is a layer and `child` is none.
+  bool replace_child(std::string_view name, std::shared_ptr<ModuleState> child);
+  /// Whether its children are called as they are listed here, and not as members of a class.
+  virtual bool calls_parts() const { return false; }
   /// Every parameter and buffer below, each once, in the order of adding.
   std::vector<NamedSlot> slots();
   /// Its parts, or all modules below, each once, in the order of adding.

@@ -15,6 +15,7 @@ class ResidualState : public LayerStateOf<ResidualState> {
   explicit ResidualState(std::shared_ptr<ModuleState> body) : LayerStateOf("Residual") {
     add_child("body", std::move(body));
   }
+  bool calls_parts() const override { return true; }
   Variable forward(const Variable& x) override {
     const Variable y = static_cast<LayerState&>(*entries()[0].child).call(x);
     if (!(y.shape() == x.shape()))

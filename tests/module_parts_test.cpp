@@ -12,6 +12,7 @@
 #include "espalier/nn/batch_norm.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
+#include "espalier/nn/lambda.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/nn/transformer.h"
 #include "espalier/nn/vision/models.h"
@@ -269,6 +270,60 @@ BOOST_AUTO_TEST_CASE(numbers_of_parts_that_are_not_there_name_the_line) {
     BOOST_CHECK_EXCEPTION(net[number], esp::IndexError, says({"Sequential", text, here()}));
     BOOST_CHECK_EXCEPTION(list[number], esp::IndexError, says({"ModuleList", text, here()}));
   }
+}
+
+BOOST_AUTO_TEST_CASE(parts_are_replaced) {
+  struct Net : Module {
+    Variable operator()(const Variable& x) const { return fc(drop(esp::tanh(hidden(x)))); }
+    Dense hidden = add("hidden", Dense(3, 4)), fc = add("fc", Dense(4, 2));
+    Dropout drop = add("drop", Dropout(0.5));
+  };
+  Net net;
+  const Variable x = esp::ones({2, 3});
+  net.trainable(false);
+  net.fc = net.replace("fc", Dense(4, 7));
+  net.drop = net.replace("drop", Dropout(0.25));
+  BOOST_TEST((net(x).shape() == esp::Shape{2, 7}));
+  BOOST_TEST((net.parameter("fc.weight").shape() == net.fc.parameter("weight").shape()));
+  BOOST_TEST((net.fc.trainable() && !net.hidden.trainable()));
+  net.eval();
+  BOOST_TEST(!net.drop.training());
+  BOOST_TEST((paths(net.children()) == std::vector<std::string>{"hidden", "fc", "drop"}));
+
+  // Below layers that call their parts, also through copies, by path.
+  Sequential deep{Dense(3, 4), Sequential{Dense(4, 4), Tanh()}, Gated()};
+  const Sequential copy = deep;
+  deep.replace("1.0", Dense(4, 5));
+  deep.replace("2", Dense(5, 6));
+  BOOST_TEST((copy(x).shape() == esp::Shape{2, 6}));
+  deep.replace("1.0", Dense(4, 8));
+  deep.replace("2", Gated());
+  BOOST_TEST((copy(x).shape() == esp::Shape{2, 4}));
+  BOOST_TEST((copy.clone()(x).shape() == esp::Shape{2, 4}));
+  Sequential resnet = vision::resnet18({.classes = 10});
+  resnet.replace("fc", Dense(512, 2));
+  resnet.replace("layer1.0.bn1", Identity());
+  BOOST_TEST((resnet(esp::zeros({2, 3, 32, 32})).shape() == esp::Shape{2, 2}));
+
+  ModuleList<> list{Dense(3, 4), Tanh()};
+  list.replace(-1, Relu());
+  BOOST_TEST(list[1].kind_name() == "Relu");
+  BOOST_TEST(list.get_module("1").kind_name() == "Relu");
+  ModuleDict<Dense> dict{{"a", Dense(3, 4)}};
+  dict.replace("a", Dense(3, 9));
+  BOOST_TEST((dict["a"](x).shape() == esp::Shape{2, 9}));
+  BOOST_TEST((dict.parameter("a.weight").shape() == dict["a"].parameter("weight").shape()));
+
+  BOOST_CHECK_EXCEPTION(net.replace("head", Dense(2)), esp::Error, says({"no part 'head'", here()}));
+  BOOST_CHECK_EXCEPTION(net.replace("", Dense(2)), esp::Error, says({"no part ''", here()}));
+  BOOST_CHECK_EXCEPTION(net.replace("fc.weight", Dense(2)), esp::Error, says({"'fc.weight'", here()}));
+  BOOST_CHECK_EXCEPTION(net.replace("fc", Gated()), esp::Error, says({"'fc' is a layer, a Dense", here()}));
+  BOOST_CHECK_EXCEPTION(copy.replace("0", deep), esp::Error, says({"part of itself", here()}));
+  const Sequential with_member{Gated()};
+  BOOST_CHECK_EXCEPTION(with_member.replace("0.hidden", Dense(4)), esp::Error,
+                        says({"replace it there", here()}));
+  BOOST_CHECK_EXCEPTION(list.replace(2, Relu()), esp::IndexError, says({"2", here()}));
+  static_assert(!std::is_assignable_v<Layer, Dense> && std::is_assignable_v<Layer&, Dense>);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -17,6 +17,7 @@ class BlockState : public LayerStateOf<BlockState> {
     for (const Entry& part : body.parts()) add_child(part.name, part.child);
     if (options.downsample) add_child(std::string(kShortcut), options.downsample->state());
   }
+  bool calls_parts() const override { return true; }
   Variable forward(const Variable& x) override {
     Variable y = x, shortcut = x;
     for (const Entry& part : entries()) {
