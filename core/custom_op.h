@@ -1,5 +1,6 @@
 // custom_op: an operation of the user's own.
 #pragma once
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -54,6 +55,11 @@ class CustomOp {
   /// and op.
   Variable operator()(const std::vector<Variable>& inputs,
                       std::source_location where = std::source_location::current()) const;
+  /// Of one input: `op(x)`.
+  template <std::same_as<Variable> V>
+  Variable operator()(const V& input, std::source_location where = std::source_location::current()) const {
+    return (*this)(std::vector<Variable>{input}, where);
+  }
 
  private:
   class Impl;

@@ -1,5 +1,6 @@
 // Shapes, axes and layouts. Sizes are 64 bits wide and checked for overflow.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -26,12 +27,23 @@ std::string size_text(int64_t size);
 /// nominal, and must not be read as numbers.
 struct OpenAxesOf;
 
+/// A size or a position of any integral type, as an element of a list: `{rows.size(), 3}`.
+class ListedInteger {
+ public:
+  template <std::integral T>
+  constexpr ListedInteger(T number) : number_(static_cast<int64_t>(number)) {}
+  constexpr operator int64_t() const { return number_; }
+
+ private:
+  int64_t number_;
+};
+
 /// The sizes of a tensor's axes; rank 0 is a scalar. Where a call says so, one size may be -1: "what is
 /// left".
 class Shape {
  public:
   Shape() = default;
-  Shape(std::initializer_list<int64_t> sizes) : dims_(sizes) {}
+  Shape(std::initializer_list<ListedInteger> sizes) : dims_(sizes.begin(), sizes.end()) {}
   Shape(const std::vector<int64_t>& sizes) : dims_(sizes.begin(), sizes.end()) {}
   explicit Shape(Dims dims) : dims_(std::move(dims)) {}
 

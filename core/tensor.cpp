@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <memory>
+#include <vector>
 
 #include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/error.h"
@@ -33,7 +35,7 @@ void Tensor::throw_type(DType wanted, const Where& where) const {
 
 void Tensor::check_host(const char* what, const Where& where) const {
   located(where, [&] {
-    if (!defined()) throw TypeError(fmt::format("{}: the tensor is undefined", what));
+    check_defined(what);
     if (device().type != DeviceType::cpu)
       throw DeviceError(
           fmt::format("{}: the tensor is on {}; copy it with to(cpu()) first", what, device().str()));
@@ -48,7 +50,7 @@ void Tensor::check_contiguous(const char* what, const Where& where) const {
   });
 }
 
-size_t Tensor::position(std::initializer_list<int64_t> index, const Where& where) const {
+size_t Tensor::position(std::initializer_list<ListedInteger> index, const Where& where) const {
   return located(where, [&] {
     if (index.size() != rank())
       throw IndexError(fmt::format("at: {} indices for the shape {}", index.size(), shape().str()));
@@ -67,7 +69,7 @@ size_t Tensor::position(std::initializer_list<int64_t> index, const Where& where
 template <class T>
 T Tensor::item(Where where) const {
   return located(where, [&] {
-    if (!defined()) throw TypeError("item: the tensor is undefined");
+    check_defined("item");
     if (elements() != 1)
       throw ShapeError(fmt::format("item: the shape {} has {} elements, not one", shape().str(), elements()));
     const Tensor host = to(cpu());
@@ -89,8 +91,72 @@ template int16_t Tensor::item<int16_t>(Where) const;
 
 double Tensor::item(Where where) const { return item<double>(where); }
 
+template <class T>
+std::vector<T> Tensor::to_vector(Where where) const {
+  return located(where, [&] {
+    check_defined("to_vector");
+    const Tensor host = to(cpu()).contiguous_copy();
+    const auto count = static_cast<size_t>(elements());
+    const auto convert = cast_row(dtype_, dtype_of<T>());
+    if constexpr (std::is_same_v<T, bool>) {
+      const std::unique_ptr<bool[]> plain(new bool[count]);
+      convert(elements(), plain.get(), host.address(), 1);
+      return std::vector<bool>(plain.get(), plain.get() + count);
+    } else {
+      std::vector<T> values(count);
+      convert(elements(), values.data(), host.address(), 1);
+      return values;
+    }
+  });
+}
+template std::vector<float> Tensor::to_vector(Where) const;
+template std::vector<double> Tensor::to_vector(Where) const;
+template std::vector<int32_t> Tensor::to_vector(Where) const;
+template std::vector<int64_t> Tensor::to_vector(Where) const;
+template std::vector<bool> Tensor::to_vector(Where) const;
+template std::vector<Float16> Tensor::to_vector(Where) const;
+template std::vector<BFloat16> Tensor::to_vector(Where) const;
+template std::vector<int8_t> Tensor::to_vector(Where) const;
+template std::vector<uint8_t> Tensor::to_vector(Where) const;
+template std::vector<int16_t> Tensor::to_vector(Where) const;
+
+void Tensor::check_defined(const char* what) const {
+  if (!defined()) throw TypeError(fmt::format("{}: the tensor is undefined", what));
+}
+
+Tensor::RowIterator Tensor::begin() const {
+  check_defined("begin");
+  if (rank() == 0) throw ShapeError("begin: the tensor is a scalar, which has no rows");
+  return {this, 0};
+}
+Tensor::RowIterator Tensor::end() const { return {this, rank() == 0 ? 0 : shape().dims()[0]}; }
+
+void Tensor::copy_from(const Tensor& from, Where where) {
+  located(where, [&] {
+    check_defined("copy_from");
+    from.check_defined("copy_from");
+    if (from.dtype() != dtype_)
+      throw TypeError(fmt::format("copy_from: elements of {} for a tensor of {}; convert them by to()",
+                                  name(from.dtype()), name(dtype_)));
+    if (!(broadcast(from.shape(), shape(), "copy_from") == shape()))
+      throw ShapeError(fmt::format("copy_from: the shape {} cannot be broadcast to {}", from.shape().str(),
+                                   shape().str()));
+    const Tensor source = from.storage().get() == storage_.get() ? from.clone() : from;
+    copy_elements(Tensor(source.storage(), broadcast_layout(source.layout(), shape()), dtype_), *this);
+  });
+}
+
+void Tensor::fill(detail::Number value, Where where) {
+  located(where, [&] {
+    check_defined("fill");
+    const Tensor number = value.as(dtype_).to(device());
+    copy_elements(Tensor(number.storage(), broadcast_layout(number.layout(), shape()), dtype_), *this);
+  });
+}
+
 Tensor Tensor::reshape(const Shape& shape, Where where) const {
   return located(where, [&] {
+    check_defined("reshape");
     const Shape target = resolve(shape, elements(), "reshape");
     Layout layout;
     if (reshape_layout(layout_, target, layout)) return Tensor(storage_, std::move(layout), dtype_);
@@ -100,6 +166,7 @@ Tensor Tensor::reshape(const Shape& shape, Where where) const {
 
 Tensor Tensor::operator[](const RowNumber& row) const {
   return located(row.where, [&] {
+    check_defined("[]");
     if (rank() == 0) throw ShapeError(fmt::format("[{}]: the tensor is a scalar", row.number));
     const int64_t size = shape().dims()[0], at = row.number < 0 ? row.number + size : row.number;
     if (at < 0 || at >= size)
@@ -114,6 +181,7 @@ Tensor Tensor::operator[](const RowNumber& row) const {
 }
 Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, Where where) const {
   return located(where, [&] {
+    check_defined("slice");
     const size_t a = resolve_axis(axis, rank(), "slice");
     const int64_t size = shape().dims()[a];
     const int64_t first = begin < 0 ? begin + size : begin, last = end < 0 ? end + size : end;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -40,6 +41,13 @@ class Tensor {
       : layout_(std::move(layout)), storage_(std::move(storage)), dtype_(dtype) {
     if (storage_) device_ = storage_->device;
   }
+
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) = default;
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & = default;
+  /// `t[0] = x` would change nothing but what t[0] has just returned: see copy_from() and fill().
+  Tensor& operator=(const Tensor&) && = delete;
 
   /// No tensor yet, but known to be on that device once it is computed.
   static Tensor to_come(Device device) {
@@ -93,13 +101,13 @@ class Tensor {
 
   /// One element on the CPU. Throws IndexError, TypeError or DeviceError.
   template <class T>
-  T& at(std::initializer_list<int64_t> index, Where where = Where::current()) {
+  T& at(std::initializer_list<ListedInteger> index, Where where = Where::current()) {
     check_host("at", where);
     check_type(dtype_of<T>(), where);
     return static_cast<T*>(storage_->data)[position(index, where)];
   }
   template <class T>
-  const T& at(std::initializer_list<int64_t> index, Where where = Where::current()) const {
+  const T& at(std::initializer_list<ListedInteger> index, Where where = Where::current()) const {
     return const_cast<Tensor*>(this)->at<T>(index, where);
   }
 
@@ -122,6 +130,21 @@ class Tensor {
     Where where;
   };
   Tensor operator[](const RowNumber& row) const;
+  /// Its rows, as t[0], t[1] and so on: `for (const Tensor& row : t)`. Throws ShapeError for a scalar.
+  class RowIterator;
+  RowIterator begin() const;
+  RowIterator end() const;
+  /// Writes the elements of a tensor of this dtype, whose shape can be broadcast to this one, or a number
+  /// that the dtype has (TypeError), into the buffer, which whatever shares it sees: `t[0].fill(1)`. Throws
+  /// ShapeError.
+  void copy_from(const Tensor& from, Where where = Where::current());
+  void fill(detail::Number value, Where where = Where::current());
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void fill(T value, Where where = Where::current()) { fill(detail::Number(value), where); }
+  /// All elements in order, wherever they are, converted as item<T>() does.
+  template <class T>
+  std::vector<T> to_vector(Where where = Where::current()) const;
   /// This tensor, or a row-major copy of it where it has gaps.
   Tensor contiguous_copy() const;
   /// A copy with a buffer of its own.
@@ -137,10 +160,11 @@ class Tensor {
   void check_type(DType wanted, const Where& where) const {
     if (wanted != dtype_ || !storage_) throw_type(wanted, where);
   }
+  void check_defined(const char* what) const;
   void check_host(const char* what, const Where& where) const;
   void check_contiguous(const char* what, const Where& where) const;
   [[noreturn]] void throw_type(DType wanted, const Where& where) const;
-  size_t position(std::initializer_list<int64_t> index, const Where& where) const;
+  size_t position(std::initializer_list<ListedInteger> index, const Where& where) const;
 
   Layout layout_;
   StoragePtr storage_;
@@ -148,7 +172,25 @@ class Tensor {
   Device device_;
 };
 
-/// Elements in nested brackets; long axes are shortened.
+class Tensor::RowIterator {
+ public:
+  using value_type = Tensor;
+  using difference_type = std::ptrdiff_t;
+
+  Tensor operator*() const { return (*tensor_)[row_]; }
+  RowIterator& operator++() { return ++row_, *this; }
+  RowIterator operator++(int) { return {tensor_, row_++}; }
+  bool operator==(const RowIterator& other) const { return row_ == other.row_; }
+
+ private:
+  friend class Tensor;
+  RowIterator(const Tensor* tensor, int64_t row) : tensor_(tensor), row_(row) {}
+  const Tensor* tensor_;
+  int64_t row_;
+};
+
+/// Elements in nested brackets; long axes are shortened. Reals have 6 significant digits, float64 10 and
+/// 16-bit ones 4, or as the stream says by its precision, if that is not 6, std::fixed or std::scientific.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 /// Copies all elements of `from` to `to`, which has the same shape and dtype; strided as they are, and on any
@@ -235,6 +277,12 @@ requires std::is_arithmetic_v<T> Tensor
 tensor_from(std::initializer_list<T> values, const Shape& shape,
             std::source_location where = std::source_location::current()) {
   return detail::tensor_from_values(std::span<const T>(values.begin(), values.size()), shape, where);
+}
+/// The same of shape [n].
+template <class T>
+Tensor tensor_from(const std::vector<T>& values,
+                   std::source_location where = std::source_location::current()) {
+  return tensor_from(values, {values.size()}, where);
 }
 template <class T, size_t N>
 Tensor tensor_from(const std::array<T, N>& values, const Shape& shape,

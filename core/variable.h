@@ -66,11 +66,13 @@ class Variable {
 
   Variable(const Variable& other) noexcept : node_(other.node_), output_(other.output_) { retain(); }
   Variable(Variable&& other) noexcept : node_(std::exchange(other.node_, nullptr)), output_(other.output_) {}
-  Variable& operator=(Variable other) noexcept {
+  Variable& operator=(Variable other) & noexcept {
     std::swap(node_, other.node_);
     std::swap(output_, other.output_);
     return *this;
   }
+  /// `x[0] = y` would change nothing but what x[0] has just returned: see slice_scatter() and where().
+  Variable& operator=(Variable other) && = delete;
   ~Variable() {
     if (node_) node_->release_handle();
   }

@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(runs_once_an_application) {
     const esp::Variable y = op({x});
     BOOST_TEST(y.value().at<double>({1}) == 27);
     BOOST_TEST(runs == 1);
-    const esp::Variable z = op({op({x})});
+    const esp::Variable z = op(op({x}));
     BOOST_TEST(z.value().at<double>({0}) == 512);
     BOOST_TEST(runs == 3);
   }

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <iomanip>
 #include <sstream>
 
 #include "espalier/core/error.h"
@@ -11,6 +12,8 @@
 
 namespace esp = espalier;
 using namespace espalier::testing;
+using esp::Shape;
+using esp::Tensor;
 
 namespace {
 
@@ -190,6 +193,59 @@ BOOST_AUTO_TEST_CASE(printing) {
   // Only axes of more than six elements are shortened.
   BOOST_TEST(text(esp::zeros({1000, 6}, esp::int64)).starts_with("[[0, 0, 0, 0, 0, 0],\n"));
   BOOST_TEST(text(esp::zeros({1000, 7}, esp::int64)).starts_with("[[0, 0, 0, …, 0, 0, 0],\n"));
+  // As the stream says.
+  const auto with = [](auto... manipulators) {
+    std::ostringstream out;
+    (out << ... << manipulators) << esp::tensor({1.0 / 3, 20.0}, esp::float64);
+    return out.str();
+  };
+  BOOST_TEST(with() == "[0.3333333333, 20]");
+  BOOST_TEST(with(std::setprecision(3)) == "[0.333, 20]");
+  BOOST_TEST(with(std::fixed, std::setprecision(2)) == "[0.33, 20.00]");
+  BOOST_TEST(with(std::scientific) == "[3.333333e-01, 2.000000e+01]");
+}
+
+BOOST_AUTO_TEST_CASE(writing_elements) {
+  Tensor t = esp::zeros({2, 3});
+  t[0].fill(1);
+  t.slice(1, 2, 3).copy_from(esp::tensor({{5.0f}, {6.0f}}));
+  BOOST_TEST((t.to_vector<float>() == std::vector<float>{1, 1, 5, 0, 0, 6}));
+  t.copy_from(esp::tensor({7.0f, 8.0f, 9.0f}));  // for each row
+  BOOST_TEST((t.to_vector<int64_t>() == std::vector<int64_t>{7, 8, 9, 7, 8, 9}));
+  Tensor square = esp::arange(4).reshape({2, 2});
+  square.slice(0, 1, 2).copy_from(square.slice(0, 0, 1));
+  BOOST_TEST((square.to_vector<double>() == std::vector<double>{0, 1, 0, 1}));
+  square.copy_from(square[1]);  // a part of itself
+  BOOST_TEST((square.to_vector<bool>() == std::vector<bool>{false, true, false, true}));
+  for (const esp::Device gpu : gpus_to_test()) {
+    Tensor there = esp::zeros({2, 2}).to(gpu);
+    there[1].fill(3);
+    there[0].copy_from(esp::tensor({1.0f, 2.0f}));
+    BOOST_TEST((there.to_vector<float>() == std::vector<float>{1, 2, 3, 3}));
+  }
+  BOOST_CHECK_EXCEPTION(t.copy_from(esp::ones({2, 3, 1})), esp::ShapeError,
+                        says({"copy_from", "[2, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(t.copy_from(esp::ones({2})), esp::ShapeError, says({"copy_from", "[2]", here()}));
+  BOOST_CHECK_EXCEPTION(t.copy_from(esp::ones({3}, esp::int64)), esp::TypeError,
+                        says({"copy_from", "int64", "float32", here()}));
+  BOOST_CHECK_EXCEPTION(esp::zeros({2}, esp::uint8).fill(300), esp::TypeError, says({"300", here()}));
+  BOOST_CHECK_EXCEPTION(Tensor().fill(1), esp::TypeError, says({"fill", "undefined", here()}));
+  BOOST_CHECK_EXCEPTION(t.copy_from({}), esp::TypeError, says({"copy_from", "undefined", here()}));
+  // What would change a temporary alone does not compile.
+  static_assert(!std::is_assignable_v<Tensor, Tensor> && std::is_assignable_v<Tensor&, Tensor>);
+  static_assert(!std::is_assignable_v<esp::Variable, float> && std::is_assignable_v<esp::Variable&, float>);
+}
+
+BOOST_AUTO_TEST_CASE(rows_and_lists) {
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  const size_t columns = 3;
+  const Tensor t = esp::tensor_from(values).reshape({-1, columns});
+  BOOST_TEST(t.shape() == Shape({values.size() / columns, 3u}));
+  std::vector<double> sums;
+  for (const Tensor& row : t) sums.push_back(row.at<float>({0}) + row.at<float>({columns - 1}));
+  BOOST_TEST((sums == std::vector<double>{4, 10}));
+  for (const Tensor& row : esp::zeros({0, 2})) BOOST_ERROR(row);
+  BOOST_CHECK_THROW(esp::tensor(1.0f).begin(), esp::ShapeError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
