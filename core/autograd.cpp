@@ -7,6 +7,7 @@
 
 #include "espalier/core/backward_pass.h"
 #include "espalier/core/deferred/waiting.h"
+#include "espalier/core/gradient_of_constant.h"
 #include "espalier/core/train_phase.h"
 
 namespace espalier {
@@ -201,11 +202,13 @@ Variable Variable::gradient(const Variable& x, Where where) const {
     if (!known) {
       const NodeMap path = nodes_made_of(root.node(), of.node(), Batches::follow);
       const bool made_of_x = path.find(root.node()) != NodeMap::none;
-      if (!made_of_x && !has_derivatives(root.node()))
-        throw Error(fmt::format(
-            "gradient: this Variable ({}, shape {}) is not made of the one asked for ({}, shape {}){}",
-            node()->op().name(), shape().str(), x.node()->op().name(), x.shape().str(),
-            node()->is_leaf() ? "; what is computed under NoGrad is a constant" : ""));
+      if (!made_of_x && !has_derivatives(root.node())) {
+        const std::string text = fmt::format(
+            "gradient: this Variable ({}, shape {}) is not made of the one asked for ({}, shape {})",
+            node()->op().name(), shape().str(), x.node()->op().name(), x.shape().str());
+        if (!node()->is_leaf()) throw Error(text);
+        throw GradientOfConstant(text + "; what is computed under NoGrad is a constant");
+      }
       if (made_of_x && is_trained(*x.node()) && record.complete != trainable_version())
         differentiate(*this);
       else if (made_of_x)

@@ -139,6 +139,20 @@ BOOST_AUTO_TEST_CASE(predictions_are_those_of_inference_whatever_is_called) {
   BOOST_TEST(norm.buffer("num_batches_tracked").value().item() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_net_may_ask_for_gradients_itself) {
+  struct Forces : esp::nn::Module {
+    esp::Variable operator()(const esp::Variable& x) const { return -esp::sum(energy(x)).gradient(x); }
+    esp::nn::Sequential energy =
+        add("energy", esp::nn::Sequential{esp::nn::Dense(3, 8), esp::nn::Tanh(), esp::nn::Dense(8, 1)});
+  } const net;
+  const esp::Tensor x = numbers({7, 3}, -1, 1).to(esp::float32), y = net(x).value();
+  BOOST_TEST(difference(esp::predict(net, x, {.batch_size = 3}), y) < 1e-6);
+  BOOST_TEST(difference(esp::predict(net, {x, y}, {.batch_size = 3}), y) < 1e-6);
+  BOOST_TEST(esp::evaluate(net, esp::nn::MeanSquared(), {x, y}).loss_mean < 1e-9);
+  const esp::NoGrad around;  // the caller's holds
+  BOOST_CHECK_EXCEPTION(esp::predict(net, x), esp::Error, says({"gradient", "NoGrad", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(a_lambda_has_the_modules_that_it_names) {
   const Line own;
   const auto call = [own](const esp::Variable& x) { return Line(own)(x); };

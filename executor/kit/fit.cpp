@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "espalier/core/error.h"
+#include "espalier/core/gradient_of_constant.h"
 #include "espalier/core/node.h"
 #include "espalier/nn/mode_scope.h"
 #include "espalier/optim/adam.h"
@@ -87,7 +88,7 @@ class Predictions {
     const int64_t rows = columns[0].shape()[0];
     std::vector<Variable> inputs;
     for (const Tensor& column : columns) inputs.emplace_back(column.to(runs_on_));
-    const Tensor part = net_.call(inputs).value();
+    const Tensor part = value_of(inputs);
     if (part.rank() == 0 || part.shape()[0] != rows)
       throw ShapeError(fmt::format("predict: the net makes {} of {} rows; it must have a row for each",
                                    part.shape().str(), rows));
@@ -106,11 +107,25 @@ class Predictions {
   Tensor result() const { return result_; }
 
  private:
+  /// Without a tree, unless the net asks for gradients itself, as one of forces does.
+  Tensor value_of(const std::vector<Variable>& inputs) {
+    if (!asks_gradients_) {
+      const NoGrad no_tree;
+      try {
+        return net_.call(inputs).value();
+      } catch (const GradientOfConstant&) {
+        asks_gradients_ = true;
+      }
+    }
+    return net_.call(inputs).value();
+  }
+
   const internal::NetCall& net_;
   Device runs_on_;
   int64_t rows_;
   Device device_;
   int64_t next_ = 0;
+  bool asks_gradients_ = false;
   Tensor result_;
 };
 
@@ -183,7 +198,6 @@ Tensor internal::predict(const nn::Module& module, const NetCall& net, const Ten
   if (!x.defined()) throw Error("predict: the samples are an undefined Tensor");
   if (x.rank() == 0) throw ShapeError("predict: a scalar has no rows");
   check_batch_size(options);
-  const NoGrad no_tree;
   const nn::ModeScope inference(module, false);
   Predictions predictions(module, net, x.shape()[0], x.device());
   for (int64_t begin = 0; !predictions.complete(); begin += options.batch_size)
@@ -196,7 +210,6 @@ Tensor internal::predict(const nn::Module& module, const NetCall& net, const Tra
   check_batch_size(options);
   data::Distributor feed = data.distributor({.batch_size = options.batch_size});
   const size_t inputs = inputs_for_prediction("predict", net, feed);
-  const NoGrad no_tree;
   const nn::ModeScope inference(module, false);
   Predictions predictions(module, net, feed.rows(), cpu());
   const int64_t epoch = feed.feed()->epoch();

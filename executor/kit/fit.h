@@ -123,9 +123,10 @@ History fit(Net net, const Loss& loss, const TrainingData& data, const FitOption
   return history;
 }
 
-/// net(x) for the rows of `x`, some at a time, eagerly in inference mode and without a tree, where the net's
-/// parameters are. The result is where `x` is. Throws what the net throws, ShapeError for a scalar or if the
-/// net does not return a row for each, Error for a batch size below 1. The net's modes are afterwards as
+/// net(x) for the rows of `x`, some at a time, eagerly in inference mode, where the net's parameters are.
+/// There is no tree, as under NoGrad, unless the net asks for gradients itself: then its first call is
+/// repeated with one. The result is where `x` is. Throws what the net throws, ShapeError for a scalar or if
+/// the net does not return a row for each, Error for a batch size below 1. The net's modes are afterwards as
 /// before.
 template <nn::SequentialElement Net>
 Tensor predict(Net net, const Tensor& x, const PredictOptions& options = {},
