@@ -1,6 +1,7 @@
 // recompute: values that a gradient computes again instead of keeping them.
 #pragma once
 #include <source_location>
+#include <type_traits>
 
 #include "espalier/core/function_ref.h"
 #include "espalier/core/variable.h"
@@ -20,6 +21,13 @@ class OpRegistry;
 /// undefined.
 Variable recompute(FunctionRef<Variable(const Variable&)> f, const Variable& x,
                    std::source_location where = std::source_location::current());
+/// The same for a layer, whose operations get that line.
+template <class F>
+requires std::is_invocable_r_v<Variable, const F&, const Variable&, const std::source_location&> Variable
+recompute(const F& layer, const Variable& x, std::source_location where = std::source_location::current()) {
+  const auto call = [&](const Variable& v) -> Variable { return layer(v, where); };
+  return recompute(FunctionRef<Variable(const Variable&)>(call), x, where);
+}
 
 /// Whether an op is that of such a result: it shows its first input, and the others are for gradients.
 bool is_recomputed(const Op& op);

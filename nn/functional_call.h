@@ -44,7 +44,10 @@ template <class M, class... Inputs>
 decltype(auto) functional_call(M&& module, const GivenParameters& given, Inputs&&... inputs) requires(
     std::derived_from<std::remove_cvref_t<M>, Module>&& std::invocable<M&, Inputs...>) {
   const SubstitutesScope scope(given.of(module));
-  return std::invoke(module, std::forward<Inputs>(inputs)...);
+  if constexpr (std::invocable<M&, Inputs..., const std::source_location&>)
+    return module(std::forward<Inputs>(inputs)..., given.where());
+  else  // a module of one's own, with lines of its own
+    return std::invoke(module, std::forward<Inputs>(inputs)...);
 }
 template <std::invocable F>
 decltype(auto) functional_call(const Module& module, const GivenParameters& given, F&& call) {

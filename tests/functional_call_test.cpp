@@ -169,6 +169,12 @@ BOOST_AUTO_TEST_CASE(errors_name_the_parameter) {
                         says({"'gain'", "[3]", "[1]", here()}));
   BOOST_CHECK_EXCEPTION(functional_call(net, {{"gain", given({3}, esp::float32)}}, x), esp::TypeError,
                         says({"'gain'", "float64", "float32", here()}));
+  const Sequential layers{Dense(3, 2)};
+  const Variable wide = Variable(esp::ones({2, 5}));
+  BOOST_CHECK_EXCEPTION(functional_call(layers, layers.parameters(), wide), esp::ShapeError,
+                        says({"Dense", here()}));
+  BOOST_CHECK_EXCEPTION(functional_call(layers[0], {}, wide), esp::ShapeError, says({"Dense", here()}));
+  BOOST_CHECK_EXCEPTION(esp::recompute(layers, wide), esp::ShapeError, says({"Dense", here()}));
   const Variable twice = given({3}, esp::float64);
   BOOST_CHECK_EXCEPTION(functional_call(net, {{"gain", twice}, {"gain", twice}}, x), esp::Error,
                         says({"'gain'", "twice", here()}));
