@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/executor/c_export/export.h"
+#include "espalier/executor/communicators/caller.h"
 #include "espalier/executor/load.h"
 #include "espalier/executor/training/plan_file/loaded.h"
 #include "espalier/executor/training/plan_for.h"
@@ -21,10 +22,17 @@ class Executor::Impl : public Trainer {
 
 namespace {
 
-/// `located`, for calls that may make plans: their memory depends on the sizes in a tree, or in a file.
+/// `located`, for calls that may communicate. `function` is their name.
 template <class F>
-decltype(auto) with_errors(const std::source_location& where, F&& f) {
-  return located(where, [&]() -> decltype(auto) {
+decltype(auto) located_in(const char* function, const std::source_location& where, F&& f) {
+  const CallerScope caller(where, function);
+  return located(where, std::forward<F>(f));
+}
+
+/// And may make plans: their memory depends on the sizes in a tree, or in a file.
+template <class F>
+decltype(auto) with_errors(const char* function, const std::source_location& where, F&& f) {
+  return located_in(function, where, [&]() -> decltype(auto) {
     try {
       return f();
     } catch (const std::bad_alloc&) {
@@ -43,15 +51,15 @@ Executor internal::make_executor(const Variable& root, const ExecutorOptions& op
 }
 
 Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
-  return with_errors(where, [&] { return internal::make_executor(*this, options, false); });
+  return with_errors("get_executor", where, [&] { return internal::make_executor(*this, options, false); });
 }
 Executor Variable::get_executor() const { return get_executor({}, need().where); }
 Plan Variable::plan_for(const PlanOptions& options, Where where) const {
-  return with_errors(where, [&] { return Plan(compile_for(*this, options)); });
+  return with_errors("plan_for", where, [&] { return Plan(compile_for(*this, options)); });
 }
 
 Executor load_executor(const std::filesystem::path& path, const LoadOptions& options, Executor::Where where) {
-  return with_errors(where, [&] {
+  return with_errors("load_executor", where, [&] {
     const LoadedStep loaded = load_step(path, options, where);
     const auto impl = std::make_shared<Executor::Impl>(loaded.root, loaded.options, false,
                                                        loaded.step ? &*loaded.step : nullptr);
@@ -67,25 +75,25 @@ std::shared_ptr<Executor::Impl> Executor::impl() const {
 }
 
 History Executor::execute(const ExecuteOptions& options, Where where) const {
-  return with_errors(where, [&] { return impl()->execute(options); });
+  return with_errors("execute", where, [&] { return impl()->execute(options); });
 }
 StepInfo Executor::step(const Feeds& feeds, Where where) const {
-  return with_errors(where, [&] { return impl()->step(feeds); });
+  return with_errors("step", where, [&] { return impl()->step(feeds); });
 }
 Tensor Executor::run(const Feeds& feeds, Where where) const {
-  return with_errors(where, [&] { return impl()->run(feeds); });
+  return with_errors("run", where, [&] { return impl()->run(feeds); });
 }
 StepValues Executor::run_outputs(const Feeds& feeds, Where where) const {
-  return with_errors(where, [&] { return impl()->run_outputs(feeds); });
+  return with_errors("run_outputs", where, [&] { return impl()->run_outputs(feeds); });
 }
 void Executor::warm_up(const FeedShapes& shapes, int threads, Where where) const {
-  with_errors(where, [&] { impl()->warm_up(shapes, threads); });
+  with_errors("warm_up", where, [&] { impl()->warm_up(shapes, threads); });
 }
 Tensor Executor::value(Where where) const {
-  return located(where, [&] { return impl()->value(); });
+  return located_in("value", where, [&] { return impl()->value(); });
 }
 Tensor Executor::output(std::string_view name, Where where) const {
-  return located(where, [&] { return impl()->output(name); });
+  return located_in("output", where, [&] { return impl()->output(name); });
 }
 double Executor::loss_scale(Where where) const {
   return located(where, [&] { return impl()->loss_scale(); });
@@ -102,10 +110,10 @@ void Executor::stop(Where where) const {
   located(where, [&] { return impl()->stop(); });
 }
 void Executor::checkpoint(const std::filesystem::path& folder, Where where) const {
-  located(where, [&] { impl()->checkpoint(folder); });
+  located_in("checkpoint", where, [&] { impl()->checkpoint(folder); });
 }
 void Executor::resume(const std::filesystem::path& folder, Where where) const {
-  located(where, [&] { impl()->resume(folder); });
+  located_in("resume", where, [&] { impl()->resume(folder); });
 }
 ExportedSizes Executor::export_c(const std::filesystem::path& file, const ExportOptions& options,
                                  Where where) const {

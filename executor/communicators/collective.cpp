@@ -75,7 +75,10 @@ std::string Collective::str() const {
   if (kind != Kind::barrier) text += fmt::format(" of {} {}", espalier::name(spec.dtype), spec.shape.str());
   if (custom_bounds) text += fmt::format(" cut at {}", str_of(bounds));
   if (root >= 0) text += fmt::format(" from rank {}", root);
-  return text + fmt::format(" ({}:{})", where.file_name(), where.line());
+  const std::string line = fmt::format("{}:{}", where.file_name(), where.line());
+  if (const std::string_view caller = where.called(); !caller.empty())
+    return fmt::format("{} ({}; {})", caller, line, text);
+  return fmt::format("{} ({})", text, line);
 }
 
 }  // namespace espalier

@@ -1,10 +1,10 @@
 // Collective: the description of a collective call, which the ranks compare before any data moves.
 #pragma once
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "espalier/core/call_site.h"
 #include "espalier/core/tensor.h"
 
 namespace espalier {
@@ -42,7 +42,8 @@ struct Collective {
   int root = -1;
   /// Whether this rank requests a stop, see Communicator::request_stop.
   bool stop_requested = false;
-  std::source_location where;
+  /// The line of the call; with the name of the function that the user called, if that is another one.
+  CallSite where;
   /// Hash and text of the collective that this one is a step of, if it is one.
   uint64_t parent = 0;
   std::string parent_text;
@@ -55,7 +56,8 @@ struct Collective {
   bool matches(const Collective& other) const;
   /// Equal for collectives that match; different ones collide with negligible probability.
   uint64_t hash() const;
-  /// "all_reduce of float32 [100, 10] (train.cpp:12)", "all_reduce_weighted by 2, 0.5 of ..."
+  /// "all_reduce of float32 [100, 10] (train.cpp:12)", "all_reduce_weighted by 2, 0.5 of ...", and within a
+  /// function "evaluate (train.cpp:12; all_gather of int64 [3])".
   std::string str() const;
 };
 

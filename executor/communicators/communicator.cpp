@@ -77,7 +77,8 @@ void Communicator::guarded(F&& f) {
 }
 
 // Assigns each member, so that the vectors keep their memory.
-Collective& Communicator::describe(std::string_view name, Kind kind, const Tensor* input, Where where) {
+Collective& Communicator::describe(std::string_view name, Kind kind, const Tensor* input,
+                                   const CallSite& where) {
   call_.name = name;
   call_.kind = kind;
   call_.reduction = Reduction::sum;
@@ -144,7 +145,7 @@ void Communicator::forward(Communicator& other, const Collective& call, const Te
 
 // The public collectives.
 
-void Communicator::all_reduce(Tensor& values, Reduction reduction, Where where) {
+void Communicator::all_reduce(Tensor& values, Reduction reduction, const CallSite& where) {
   guarded([&] {
     describe("all_reduce", Kind::reduce, &values, where).reduction = reduction;
     check(&values, &values);
@@ -152,7 +153,8 @@ void Communicator::all_reduce(Tensor& values, Reduction reduction, Where where) 
   });
 }
 
-void Communicator::all_reduce_weighted(Tensor& values, std::span<const double> weights, Where where) {
+void Communicator::all_reduce_weighted(Tensor& values, std::span<const double> weights,
+                                       const CallSite& where) {
   guarded([&] {
     Collective& call = describe("all_reduce_weighted", Kind::reduce, &values, where);
     call.weights.assign(weights.begin(), weights.end());
@@ -162,7 +164,8 @@ void Communicator::all_reduce_weighted(Tensor& values, std::span<const double> w
   });
 }
 
-void Communicator::reduce_scatter(const Tensor& values, Tensor& part, Reduction reduction, Where where) {
+void Communicator::reduce_scatter(const Tensor& values, Tensor& part, Reduction reduction,
+                                  const CallSite& where) {
   guarded([&] {
     Collective& call = describe("reduce_scatter", Kind::reduce, &values, where);
     call.reduction = reduction;
@@ -173,7 +176,7 @@ void Communicator::reduce_scatter(const Tensor& values, Tensor& part, Reduction 
   });
 }
 
-void Communicator::all_gather(const Tensor& part, Tensor& values, Where where) {
+void Communicator::all_gather(const Tensor& part, Tensor& values, const CallSite& where) {
   guarded([&] {
     Collective& call = describe("all_gather", Kind::gather, &part, where);
     check(&part, &values);
@@ -184,7 +187,7 @@ void Communicator::all_gather(const Tensor& part, Tensor& values, Where where) {
 }
 
 void Communicator::reduce_parts(Tensor& values, std::span<const int64_t> bounds,
-                                std::span<const double> weights, Where where) {
+                                std::span<const double> weights, const CallSite& where) {
   guarded([&] {
     Collective& call = describe("reduce_parts", Kind::reduce, &values, where);
     call.weights.assign(weights.begin(), weights.end());
@@ -197,7 +200,7 @@ void Communicator::reduce_parts(Tensor& values, std::span<const int64_t> bounds,
   });
 }
 
-void Communicator::gather_parts(Tensor& values, std::span<const int64_t> bounds, Where where) {
+void Communicator::gather_parts(Tensor& values, std::span<const int64_t> bounds, const CallSite& where) {
   guarded([&] {
     Collective& call = describe("gather_parts", Kind::gather, &values, where);
     call.bounds.assign(bounds.begin(), bounds.end());
@@ -208,7 +211,7 @@ void Communicator::gather_parts(Tensor& values, std::span<const int64_t> bounds,
   });
 }
 
-void Communicator::broadcast(Tensor& values, int root, Where where) {
+void Communicator::broadcast(Tensor& values, int root, const CallSite& where) {
   guarded([&] {
     Collective& call = describe("broadcast", Kind::gather, &values, where);
     call.root = root;
@@ -219,7 +222,7 @@ void Communicator::broadcast(Tensor& values, int root, Where where) {
   });
 }
 
-void Communicator::barrier(Where where) {
+void Communicator::barrier(const CallSite& where) {
   guarded([&] {
     describe("barrier", Kind::barrier, nullptr, where);
     perform(nullptr, nullptr);

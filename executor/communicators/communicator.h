@@ -26,16 +26,18 @@ class Communicator {
   // and then always. TypeError, ShapeError and DeviceError for unusable tensors fail the other ranks too.
 
   /// Every rank's `values` become the reduction over all ranks. Numbers only; the mean takes reals.
-  void all_reduce(Tensor& values, Reduction reduction = Reduction::sum, Where where = Where::current());
+  void all_reduce(Tensor& values, Reduction reduction = Reduction::sum,
+                  const CallSite& where = Where::current());
   /// Every rank's `values` become the sum over ranks r of `weights[r]` times those of rank r. Reals only.
   /// There is one weight per rank, finite and not negative, and all ranks pass the same ones. The values of a
   /// rank of weight 0 are not read. Weights of 1 give the bits of the plain sum.
-  void all_reduce_weighted(Tensor& values, std::span<const double> weights, Where where = Where::current());
+  void all_reduce_weighted(Tensor& values, std::span<const double> weights,
+                           const CallSite& where = Where::current());
   /// The reduction of `values`, divided into as many equal parts as there are ranks: rank r receives part r.
   void reduce_scatter(const Tensor& values, Tensor& part, Reduction reduction = Reduction::sum,
-                      Where where = Where::current());
+                      const CallSite& where = Where::current());
   /// Every rank's `values` become the parts of all ranks, one after the other.
-  void all_gather(const Tensor& part, Tensor& values, Where where = Where::current());
+  void all_gather(const Tensor& part, Tensor& values, const CallSite& where = Where::current());
   // Parts of unequal sizes, side by side in `values`: rank r's are the elements bounds[r] to bounds[r + 1]
   // (excluded). There is one bound more than there are ranks, ascending from 0 to the number of elements; all
   // ranks pass the same ones.
@@ -43,13 +45,14 @@ class Communicator {
   /// Rank r's part of its `values` becomes the sum over ranks s of `weights[s]` times that part of those of
   /// rank s, as in all_reduce_weighted. The rest of its `values` is unspecified afterwards.
   void reduce_parts(Tensor& values, std::span<const int64_t> bounds, std::span<const double> weights,
-                    Where where = Where::current());
+                    const CallSite& where = Where::current());
   /// Every rank's `values` become the parts of those of all ranks.
-  void gather_parts(Tensor& values, std::span<const int64_t> bounds, Where where = Where::current());
+  void gather_parts(Tensor& values, std::span<const int64_t> bounds,
+                    const CallSite& where = Where::current());
   /// Every rank's `values` become those of rank `root`.
-  void broadcast(Tensor& values, int root, Where where = Where::current());
+  void broadcast(Tensor& values, int root, const CallSite& where = Where::current());
   /// Returns when all ranks have called it.
-  void barrier(Where where = Where::current());
+  void barrier(const CallSite& where = Where::current());
 
   // A stop request travels with the collectives, so that all ranks stop after the same one.
 
@@ -93,7 +96,8 @@ class Communicator {
   // A public collective describes itself in call_, checks that, and is performed.
   template <class F>
   void guarded(F&& f);
-  Collective& describe(std::string_view name, Collective::Kind kind, const Tensor* input, Where where);
+  Collective& describe(std::string_view name, Collective::Kind kind, const Tensor* input,
+                       const CallSite& where);
   void check(const Tensor* input, const Tensor* output) const;
   void perform(const Tensor* input, Tensor* output);
 

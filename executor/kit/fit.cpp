@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/gradient_of_constant.h"
 #include "espalier/core/node.h"
+#include "espalier/executor/communicators/caller.h"
 #include "espalier/nn/mode_scope.h"
 #include "espalier/optim/adam.h"
 
@@ -161,6 +162,7 @@ void internal::at_line(const std::source_location& where, const std::function<vo
 
 History internal::fit(const nn::Module& module, const NetCall& net, const LossCall& loss,
                       const TrainingData& data, const FitOptions& options) {
+  const CallerScope caller(*build_context().where, "fit");
   if (options.resume && options.checkpoint.empty())
     throw Error("fit: to resume it needs the folder of checkpoints: .checkpoint");
   const data::Distributor feed =
@@ -223,11 +225,13 @@ Tensor internal::predict(const nn::Module& module, const NetCall& net, const Tra
 
 EpochRecord internal::evaluate(const nn::Module& module, const NetCall& net, const LossCall& loss,
                                const TrainingData& data, const EvaluateOptions& options) {
+  const CallerScope caller(*build_context().where, "evaluate");
   const data::Distributor feed = data.distributor({.batch_size = options.batch_size});
   const nn::ModeScope inference(module, false);
   const FittedTree tree = write_tree("evaluate", net, loss, feed, options.metrics);
   const Executor executor = tree.loss.get_executor({.mode = Mode::inference,
                                                     .devices = options.devices,
+                                                    .replicas = options.replicas,
                                                     .precision = options.precision,
                                                     .outputs = tree.outputs});
   return executor.execute({.progress = false, .handle_interrupt = false, .stop_on_nan = false})

@@ -87,6 +87,7 @@ struct EvaluateOptions {
   int64_t batch_size = 256;
   NamedMetrics metrics = {};
   std::vector<Device> devices = {};
+  ReplicaOptions replicas = {};
   Precision precision = Precision::float32;
 };
 
@@ -152,7 +153,8 @@ Tensor predict(Net net, const TrainingData& data, const PredictOptions& options 
 /// The mean of `loss(net(x), y)` over the samples (`loss_mean`), and metrics (`outputs`), in inference mode,
 /// by an executor: the batches' losses, weighted by their rows. That of a loss that divides by another
 /// number, as one with `.class_weights` or `.ignored_label`, depends on the batch size: with a batch of all
-/// rows it is the loss of all. A Distributor is then in its next epoch.
+/// rows it is the loss of all. A Distributor is then in its next epoch. In a job all processes call it, or
+/// one says .replicas = {.distributed = false}.
 template <NetOfVariables Net, class Loss>
 EpochRecord evaluate(Net net, const Loss& loss, const TrainingData& data, const EvaluateOptions& options = {},
                      std::source_location where = std::source_location::current()) {

@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/files/crc64.h"
+#include "espalier/executor/communicators/caller.h"
 #include "espalier/executor/communicators/communicator.h"
 #include "espalier/executor/training/resume.h"
 #include "espalier/executor/training/row_axis.h"
@@ -80,7 +81,7 @@ void Job::check_same() const {
   const int64_t mine[] = {checksum_of_leaves(setup_), checksum_of_feeds(setup_), checksum_of_options(setup_)};
   Tensor own({3}, int64), all({world_->size(), 3}, int64);
   std::copy_n(mine, 3, own.span<int64_t>().begin());
-  world_->all_gather(own, all);
+  world_->all_gather(own, all, caller_or());
   for (int rank = 0; rank < world_->size(); ++rank)
     for (int i = 0; i < 3; ++i)
       if (all.span<int64_t>()[static_cast<size_t>(3 * rank + i)] != mine[i])
@@ -96,7 +97,7 @@ void Job::share_generator() const {
   const auto numbers = state.span<int64_t>();
   for (size_t i = 0; uint64_t* const number : {&own.seed, &own.next_stream, &own.next_parameter_stream})
     numbers[i++] = static_cast<int64_t>(*number);
-  world_->broadcast(state, 0);
+  world_->broadcast(state, 0, caller_or());
   for (size_t i = 0; uint64_t* const number : {&own.seed, &own.next_stream, &own.next_parameter_stream})
     *number = static_cast<uint64_t>(numbers[i++]);
 }
@@ -111,10 +112,10 @@ void Job::share_leaves() const {
     Tensor values = here ? arena.tensor(slot) : node.outputs[0].value.to(cpu()).clone();
     if (values.elements() == 0) continue;
     if (values.device().type == DeviceType::cpu) {
-      world_->broadcast(values, 0);
+      world_->broadcast(values, 0, caller_or());
     } else {
       Tensor on_host = values.to(cpu());
-      world_->broadcast(on_host, 0);
+      world_->broadcast(on_host, 0, caller_or());
       copy_elements(on_host, values);
     }
     if (here)
@@ -131,7 +132,7 @@ void Job::begin_run(const EventSet& listening) {
   Tensor flags({event_count}, int32);
   const auto numbers = flags.span<int32_t>();
   for (size_t i = 0; i < event_count; ++i) numbers[i] = listening[i];
-  world_->all_reduce(flags, Reduction::max);
+  world_->all_reduce(flags, Reduction::max, caller_or());
   for (size_t i = 0; i < event_count; ++i) listening_[i] = numbers[i] != 0;
   // Processes agree only behind a step and an epoch on what was requested before it.
   const auto also = [&](Event event, Event before) {
@@ -153,13 +154,13 @@ StopRequest Job::agree(StopRequest own, std::optional<Event> told, int64_t step)
   constexpr int64_t steps_between = 64;
   const bool on_gpus = devices_.first().device().type == DeviceType::cuda;
   if ((told && listening_[static_cast<size_t>(*told)]) || (on_gpus && step % steps_between == 0))
-    world_->barrier();
+    world_->barrier(caller_or());
   if (!world_->stop_requested()) return {};
   world_->clear_stop();
   Tensor both({2}, int32);
   both.span<int32_t>()[0] = own.interrupt;
   both.span<int32_t>()[1] = own.stop;
-  world_->all_reduce(both, Reduction::max);
+  world_->all_reduce(both, Reduction::max, caller_or());
   return {both.span<int32_t>()[0] != 0, both.span<int32_t>()[1] != 0};
 }
 
@@ -174,7 +175,7 @@ void Job::gather_states() {
     if (ours) ensure_value(node);
     const Spec& spec = node.outputs[0].spec;
     Tensor values = ours ? node.outputs[0].value.to(cpu()).contiguous_copy() : Tensor(spec.shape, spec.dtype);
-    world_->broadcast(values, rank);
+    world_->broadcast(values, rank, caller_or());
     if (!ours) assign(node, values.to(node.outputs[0].value.device()));
   }
 }
@@ -191,7 +192,7 @@ Tensor Job::gather(const Tensor& own, size_t axis, const std::vector<int64_t>& s
   Dims dims{static_cast<int64_t>(sizes.size())};
   dims.append(padded.begin(), padded.end());
   Tensor all(Shape(std::move(dims)), own.dtype());
-  world_->all_gather(sent, all);
+  world_->all_gather(sent, all, caller_or());
   std::vector<Tensor> parts;
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     const auto at = static_cast<int64_t>(rank);
@@ -209,7 +210,7 @@ void Job::wait_for_checkpoint() const {
   const double before = world_->timeout();
   world_->set_timeout(std::max(before, hour));
   try {
-    world_->barrier();
+    world_->barrier(caller_or());
   } catch (...) {
     world_->set_timeout(before);
     throw;
@@ -225,7 +226,7 @@ void Job::agree_on_checkpoint(const CheckpointFile& file, const std::exception_p
   const int64_t steps = epochs * each + file.checkpoint.run.step;
   Tensor own({1}, int64), all({world_->size()}, int64);
   own.span<int64_t>()[0] = error ? -1 : steps;
-  world_->all_gather(own, all);
+  world_->all_gather(own, all, caller_or());
   for (int rank = 0; rank < world_->size() && !error; ++rank) {
     const int64_t theirs = all.span<int64_t>()[static_cast<size_t>(rank)];
     if (theirs == steps) continue;

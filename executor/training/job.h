@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "espalier/executor/callback.h"
+#include "espalier/executor/communicators/caller.h"
 #include "espalier/executor/replicas/replicas.h"
 #include "espalier/executor/training/checkpoint.h"
 #include "espalier/executor/training/setup.h"
@@ -56,6 +57,12 @@ class Job {
       fail(std::current_exception());
       throw;
     }
+  }
+  /// The same for a function of the user's, which may call others that communicate.
+  template <class F>
+  auto guarded_own(F&& f) const {
+    const WithoutCaller own;
+    return guarded(std::forward<F>(f));
   }
 
  private:

@@ -51,7 +51,7 @@ std::unique_ptr<Replicas> prepare_devices(Setup& setup) {
   setup.prepare_for({.device = type,
                      .replicas = static_cast<int>(devices.size()) * (alone ? 1 : distributed::size()),
                      .overlaps = !alone || type != DeviceType::cpu});
-  return make_replicas(setup, alone ? nullptr : distributed::world());
+  return make_replicas(setup, alone ? nullptr : distributed::world(caller_or()));
 }
 
 /// What `Trainer::runner_` is once several threads have called `run`.
@@ -325,7 +325,7 @@ void Trainer::tell(Event event, const StepInfo& info) {
   const size_t count = listeners_.size();  // a listener may add others
   for (size_t i = 0; i < count; ++i)
     if (listeners_[i].events[static_cast<size_t>(event)])
-      job_.guarded([&] { listeners_[i].call(event, info); });
+      job_.guarded_own([&] { listeners_[i].call(event, info); });
   devices_->begin_after_eager();
 }
 

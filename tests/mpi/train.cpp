@@ -12,9 +12,7 @@
 
 #include "../optimizer_cases.h"
 #include "../replica_programs.h"
-#include "espalier/core/error.h"
-#include "espalier/executor/communicators/communicator.h"
-#include "espalier/executor/communicators/distributed.h"
+#include "espalier/espalier.h"
 
 using namespace espalier;
 using namespace espalier::testing;
@@ -382,36 +380,57 @@ void other_options() {
     }
 }
 void bad_folder() {
+  (void)Run().executor->execute({.epochs = 1, .progress = false, .checkpoint = "/proc/no/such/folder"});
+}
+
+/// Trains while this rank calls a function after each epoch.
+void train_while(int rank, const std::function<void()>& callback) {
   Run run;
-  (void)run.executor->execute({.epochs = 1, .progress = false, .checkpoint = "/proc/no/such/folder"});
+  run.executor->on(Event::epoch_finish, [&] {
+    if (distributed::rank() == rank) callback();
+  });
+  (void)run.executor->execute({.epochs = 2, .progress = false});
+}
+void callback_throws() {
+  train_while(1, [] { throw std::runtime_error("mine"); });
+}
+void evaluate_on_first(bool distributed) {
+  const Tensor x = ones({4, 6}), y = ones({4, 1});
+  train_while(0, [&] {
+    (void)evaluate(nn::Dense(1), nn::MeanSquared(), {x, y}, {.replicas = {distributed}});
+  });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> scenarios = {{"optimizers", optimizers_train_alike},
-                                                                  {"batches", batches},
-                                                                  {"threads", threads},
-                                                                  {"trees", trees},
-                                                                  {"values", values},
-                                                                  {"first_values", first_values},
-                                                                  {"sharded", sharded},
-                                                                  {"sharded_states", sharded_states},
-                                                                  {"dies", dies},
-                                                                  {"hangs", hangs},
-                                                                  {"throws", throws},
-                                                                  {"interrupted", interrupted},
-                                                                  {"stops", stops},
-                                                                  {"resume", resume},
-                                                                  {"one_listens", one_listens},
-                                                                  {"other_order", other_order},
-                                                                  {"resume_sharded", resume_sharded},
-                                                                  {"sharded_dies", sharded_dies},
-                                                                  {"wrong_label", wrong_label},
-                                                                  {"other_tree", other_tree},
-                                                                  {"other_checkpoints", other_checkpoints},
-                                                                  {"other_options", other_options},
-                                                                  {"bad_folder", bad_folder}};
+  const std::map<std::string, std::function<void()>> scenarios = {
+      {"optimizers", optimizers_train_alike},
+      {"batches", batches},
+      {"threads", threads},
+      {"trees", trees},
+      {"values", values},
+      {"first_values", first_values},
+      {"sharded", sharded},
+      {"sharded_states", sharded_states},
+      {"dies", dies},
+      {"hangs", hangs},
+      {"throws", throws},
+      {"interrupted", interrupted},
+      {"stops", stops},
+      {"resume", resume},
+      {"one_listens", one_listens},
+      {"other_order", other_order},
+      {"resume_sharded", resume_sharded},
+      {"sharded_dies", sharded_dies},
+      {"wrong_label", wrong_label},
+      {"other_tree", other_tree},
+      {"other_checkpoints", other_checkpoints},
+      {"other_options", other_options},
+      {"bad_folder", bad_folder},
+      {"evaluates", [] { evaluate_on_first(true); }},
+      {"evaluates_alone", [] { evaluate_on_first(false); }},
+      {"callback_throws", callback_throws}};
   if (argc < 2 || !scenarios.contains(argv[1])) return 2;
   if (argc > 2) folder = argv[2];
   try {

@@ -99,7 +99,11 @@ void MpiCommunicator::throw_mismatch(const Collective& call, int other) {
     exchange_.receive(peer, text(peer), text_bytes);
   }
   exchange_.transfer();
-  const std::string message = fmt::format("{}: rank {} called {}", call.str(), other, text(other));
+  std::string message = fmt::format("{}: rank {} called {}", call.str(), other, text(other));
+  if (!call.where.called().empty())
+    message +=
+        "; the processes of a job call such functions all together, or say .replicas = {.distributed = "
+        "false}";
   exchange_.fail("an earlier collective failed: " + message);
   throw CommunicatorError(message);
 }
