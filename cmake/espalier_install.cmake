@@ -67,6 +67,11 @@ if(NOT BUILD_SHARED_LIBS)
     string(APPEND pc_libraries " -ldl -lrt -lpthread") # what the CUDA runtime needs
   endif()
 endif()
+# A program with a static Espalier looks for the library for MPI in this installation, wherever it is.
+if(TARGET espalier_mpi AND NOT BUILD_SHARED_LIBS)
+  target_link_options(espalier INTERFACE "$<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>")
+  string(APPEND pc_libraries " -Wl,-rpath,\${libdir}")
+endif()
 file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 configure_file(cmake/espalier.pc.in espalier.pc @ONLY)

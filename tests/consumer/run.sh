@@ -42,12 +42,20 @@ run_onnx() { # where it writes a file
   (cd "$build" && check_and_run "./$1")
 }
 
+# A program with a static Espalier finds the library for MPI in the installation that it was built with.
+check_job() {
+  [ -e "$with/lib/libespalier.a" ] && [ -e "$with/lib/libespalier_mpi.so" ] || return 0
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ESPALIER_MPI_LIBRARY=libespalier_mpi.so \
+    env -u LD_LIBRARY_PATH mpirun --oversubscribe -np 2 "$1"
+}
+
 case $way in
   find_package)
     cmake -S "$here/find_package" -B "$build" -G Ninja -DCMAKE_PREFIX_PATH="$with"
     cmake --build "$build"
     check_and_run "$build/consumer"
     check_plugin "$build/host" "$build/plugin.so"
+    check_job "$build/job"
     if ldd "$build/consumer" | grep -E 'libonnx|libprotobuf'; then
       echo "a program that reads no ONNX files loads their libraries" >&2
       exit 1
@@ -70,6 +78,8 @@ case $way in
       flags=$(pkg-config $static --cflags --libs espalier)
       compile main "consumer$static"
       check_and_run "$build/consumer$static"
+      compile job "job$static"
+      check_job "$build/job$static"
       compile plugin "plugin$static.so" -shared -fPIC -fvisibility=hidden
       compile host "host$static" -ldl
       check_plugin "$build/host$static" "$build/plugin$static.so"
