@@ -1,6 +1,8 @@
 // The handle: what users call, with their source line on what goes wrong.
 #include "espalier/executor/executor.h"
 
+#include <fmt/format.h>
+
 #include <new>
 #include <stdexcept>
 
@@ -43,6 +45,15 @@ decltype(auto) with_errors(const char* function, const std::source_location& whe
   });
 }
 
+/// Figures of an epoch, and values in a plan file, that are no outputs of the user's.
+void check_output_names(const ExecutorOptions& options) {
+  for (const auto& output : options.outputs)
+    for (const std::string_view taken : {"loss", "validation_loss", "value"})
+      if (output.first == taken)
+        throw Error(fmt::format("get_executor: an output cannot be named '{}', which is {}", taken,
+                                taken == "value" ? "the tree's value" : "the loss of an epoch"));
+}
+
 }  // namespace
 
 Executor internal::make_executor(const Variable& root, const ExecutorOptions& options,
@@ -51,7 +62,10 @@ Executor internal::make_executor(const Variable& root, const ExecutorOptions& op
 }
 
 Executor Variable::get_executor(const ExecutorOptions& options, Where where) const {
-  return with_errors("get_executor", where, [&] { return internal::make_executor(*this, options, false); });
+  return with_errors("get_executor", where, [&] {
+    check_output_names(options);
+    return internal::make_executor(*this, options, false);
+  });
 }
 Executor Variable::get_executor() const { return get_executor({}, need().where); }
 Plan Variable::plan_for(const PlanOptions& options, Where where) const {

@@ -106,8 +106,9 @@ void find_updates(Setup& setup) {
   } else if (root.node()->record) {
     if (root.node()->record->updates.size() > 1)
       throw Error(
-          "get_executor: the tree holds updates of several optimizers, or of different parameters; name the "
-          "optimizer to use");
+          "get_executor: the tree holds updates of several optimizers, or of different parameters, and a "
+          "step has those of one: name it, .optimizer = …; optim::Groups has an optimizer for each group of "
+          "parameters");
     for (const GradientRecord::Update& update : root.node()->record->updates) {
       if (!std::ranges::all_of(update.parameters, [](const Node* p) { return is_trained(*p); }))
         throw Error(
