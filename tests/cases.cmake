@@ -279,4 +279,5 @@ set(test_cases
   counted_metrics_test.cpp
   row_buckets_test.cpp
   fold_batch_norm_test.cpp
+  step_without_optimizer_test.cpp
 )

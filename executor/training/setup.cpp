@@ -117,10 +117,10 @@ void find_updates(Setup& setup) {
       for (const Edge& assignment : update.assignments) setup.tree.updates.push_back(assignment.variable());
     }
   }
-  if (setup.tree.updates.empty())
+  if (setup.tree.updates.empty() && !assigns_states(root, options.outputs))
     throw Error(
-        "get_executor: training needs an optimizer: get_executor({.mode = Mode::training, .optimizer = "
-        "…})");
+        "get_executor: training needs an optimizer, or states that the tree assigns: get_executor({.mode = "
+        "Mode::training, .optimizer = …})");
 }
 
 /// Sets the feeds, the leaves and the collective of a tree.
@@ -171,9 +171,11 @@ void check_validation(const Setup& setup) {
                               list(theirs), list(ours)));
 }
 
-/// The gradients of the parameters that the updates in a tree change.
+/// The gradients of the parameters that the updates in a tree change, if it has updates.
 std::vector<std::pair<Variable, Variable>> updated_gradients(const Variable& root) {
-  const auto& updated = root.node()->record->updates.front().parameters;
+  const GradientRecord* record = root.node()->record.get();
+  if (!record || record->updates.empty()) return {};
+  const auto& updated = record->updates.front().parameters;
   auto gradients = parameter_gradients(root);
   std::erase_if(gradients, [&](const auto& pair) {
     return std::ranges::find(updated, pair.first.node()) == updated.end();
@@ -194,11 +196,12 @@ void build_shard_results(Setup& setup) {
     if (!is_real(root.dtype())) setup.tree.value_in_reals = real;
   }
   if (!setup.training()) return;
-  if (setup.tree.gradients.empty() && root.node()->record) setup.tree.gradients = updated_gradients(root);
+  if (setup.tree.gradients.empty()) setup.tree.gradients = updated_gradients(root);
   if (setup.tree.gradients.empty())
     throw UnsupportedError(
         "get_executor: replicas and micro-batches meet in the gradients of parameters, and the "
-        "tree has none");
+        "tree has none; name one device, and in a job of several processes say get_executor({.replicas = "
+        "{.distributed = false}})");
 }
 
 /// Where a batch has other rows than the shard, and how the plan of a shard differs from one for all rows.
@@ -270,6 +273,14 @@ std::string other_rows(const TreeFeeds& feeds, const BatchSignature& batch) {
 
 }  // namespace
 
+bool assigns_states(const Variable& root, const std::vector<std::pair<std::string, PlanOutput>>& outputs) {
+  std::vector<Variable> roots{root};
+  for (const auto& [name, output] : outputs)
+    roots.insert(roots.end(), output.variables().begin(), output.variables().end());
+  return std::ranges::any_of(nodes_below(TreeWalk(roots)),
+                             [](const Node* node) { return orders_assignment(node->op()); });
+}
+
 Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gather, const BuiltStep* built)
     : root(tree_root), options(given), gather_gradients(gather), tree{tree_root} {
   choose_mode(root, options);
@@ -284,7 +295,7 @@ Setup::Setup(const Variable& tree_root, const ExecutorOptions& given, bool gathe
 
 BuiltStep Setup::built_step() const {
   BuiltStep built{tree.updates, tree.gradients, tree.succeeded, loss_scale};
-  if (training() && built.gradients.empty() && root.node()->record) built.gradients = updated_gradients(root);
+  if (training() && built.gradients.empty()) built.gradients = updated_gradients(root);
   return built;
 }
 

@@ -22,6 +22,9 @@ struct Target {
   bool overlaps = false;  ///< whether replicas can communicate while they compute
 };
 
+/// Whether a training step of the tree and these outputs writes states by with_assignment().
+bool assigns_states(const Variable& root, const std::vector<std::pair<std::string, PlanOutput>>& outputs);
+
 /// The updates of a step that were built before, and what they are made of.
 struct BuiltStep {
   std::vector<Variable> updates;

@@ -10,6 +10,7 @@
 #include "espalier/executor/training/plan_file/plan_file.h"
 #include "espalier/executor/training/plan_file/read_tree.h"
 #include "espalier/executor/training/plan_file/text.h"
+#include "espalier/executor/training/setup.h"
 
 namespace espalier {
 
@@ -29,7 +30,6 @@ void read_step(const PlanText& in, const Json& text, const TreeReader& tree, Bui
     if (!assigned.insert(step.updates.back().node()->inputs[0].node()).second)
       in.fail("has a step that updates a leaf twice");
   }
-  if (step.updates.empty()) in.fail("has a training without updates");
   for (const Json& pair : in.list(in.member(text, "gradients"), "the list of gradients")) {
     const Json& both = in.array(pair, "a gradient", 2);
     const Variable parameter = tree.value(both[0]), gradient = tree.value(both[1]);
@@ -101,7 +101,11 @@ SavedPlan read_plan(const std::filesystem::path& path, const std::vector<data::D
   for (const Json& output : in.list(in.member(text, "outputs"), "the list of outputs"))
     plan.outputs.emplace_back(in.text(in.member(output, "name"), "the name of an output"),
                               read_output(in, output, tree, where));
-  if (plan.mode == Mode::training) read_step(in, text, tree, plan.step);
+  if (plan.mode == Mode::training) {
+    read_step(in, text, tree, plan.step);
+    if (plan.step.updates.empty() && !assigns_states(plan.root, plan.outputs))
+      in.fail("has a training without updates");
+  }
   plan.run = {run_of(in, path, text, tensors), in.flag(in.member(text, "within_run"), "within_run")};
   return plan;
 }
