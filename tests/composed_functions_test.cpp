@@ -277,7 +277,9 @@ BOOST_AUTO_TEST_CASE(windows_of_signals) {
 BOOST_AUTO_TEST_CASE(labels_outside_the_classes_name_the_loss) {
   const esp::Tensor x = esp::ones({2, 3}), y = esp::tensor({1, 7});
   const auto says_at_first = [](const std::string& name) {
-    return [name](const esp::Error& e) { return std::string(e.what()).starts_with(name + ": index 7"); };
+    return [name](const esp::Error& e) {
+      return std::string(e.what()).starts_with(name + ": label 7 of row 1");
+    };
   };
   BOOST_CHECK_EXCEPTION(esp::multi_margin_loss(x, y).value(), esp::IndexError,
                         says_at_first("multi_margin_loss"));

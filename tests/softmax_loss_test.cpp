@@ -6,6 +6,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/core/random.h"
+#include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/losses.h"
 #include "espalier/ops/ops.h"
@@ -149,9 +150,9 @@ BOOST_AUTO_TEST_CASE(softmax_cross_entropy) {
             }});
   const esp::Variable x = esp::ones({3, 4});
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, 4, 0})), esp::IndexError,
-                        says({"softmax_cross_entropy: index 4", here()}));
+                        says({"softmax_cross_entropy: label 4 of row 1", here()}));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, -1, 0})), esp::IndexError,
-                        says({"softmax_cross_entropy: index -1", here()}));
+                        says({"softmax_cross_entropy: label -1 of row 1", here()}));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({true, false, true})), esp::TypeError,
                         says({"softmax_cross_entropy", "bool", here()}));
   const esp::Variable labels = esp::placeholder("labels", {3}, esp::int64),
@@ -160,7 +161,7 @@ BOOST_AUTO_TEST_CASE(softmax_cross_entropy) {
   for (const esp::Executor& executor : {loss.get_executor({.mode = esp::Mode::inference}),
                                         loss.get_executor({.optimizer = esp::optim::Sgd(0.1)})})
     BOOST_CHECK_EXCEPTION(executor.run({{"labels", esp::tensor({1, 4, 0})}}), esp::IndexError,
-                          says({"softmax_cross_entropy: index 4", "softmax_loss_test.cpp"}));
+                          says({"softmax_cross_entropy: label 4 of row 1", "softmax_loss_test.cpp"}));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::tensor({1, 2})), esp::ShapeError,
                         says({"softmax_cross_entropy", "[2]", "[3, 4]", here()}));
   BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(x, esp::ones({3})), esp::ShapeError,
@@ -396,6 +397,22 @@ BOOST_AUTO_TEST_CASE(losses_of_probabilities_and_of_many_labels) {
                 },
             .differentiable = {0},
             .roundings = 3});
+}
+
+BOOST_AUTO_TEST_CASE(labels_that_do_not_fit) {
+  const esp::Variable y(numbers({4, 3}, -1, 1));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(y, esp::zeros({4, 3}, esp::int64)), esp::ShapeError,
+                        says({"cast(labels, float64)", "argmax(labels, -1)", here()}));
+  BOOST_CHECK_EXCEPTION(esp::categorical_cross_entropy(esp::softmax(y), esp::zeros({4}, esp::float64)),
+                        esp::ShapeError, says({"cast(labels, int64)", here()}));
+  const esp::Tensor outside = esp::tensor({0, 1, 12, 2});
+  const esp::data::Distributor feed({y.value(), outside}, {.batch_size = 4});
+  const auto [a, b] = feed.get_output_graphs<2>();
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(y, outside), esp::IndexError,
+                        says({"label 12 of row 2 is outside the 3 classes", here()}));
+  BOOST_CHECK_EXCEPTION(esp::softmax_cross_entropy(a, b).get_executor().step(), esp::IndexError,
+                        says({"softmax_cross_entropy: label 12 of row 2", here()}));
+  BOOST_CHECK_EXCEPTION(esp::pick(y, outside), esp::IndexError, says({"pick: index 12", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -12,6 +12,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/open_sizes.h"
 #include "espalier/core/tree.h"
+#include "espalier/executor/communicators/caller.h"
 #include "espalier/executor/runtime/parameter_arena.h"
 #include "espalier/executor/training/placeholder_names.h"
 #include "espalier/ops/ops.h"
@@ -221,6 +222,12 @@ ShardOptions shard_options(const Setup& setup, const BatchSignature& batch, Batc
   return how;
 }
 
+/// A step makes plans, too.
+std::string_view caller_name() {
+  const std::string_view name = caller_or().called();
+  return name.empty() ? "get_executor" : name;
+}
+
 /// The sizes of what a shard reads.
 FeedSizes sizes_of_shard(const TreeFeeds& feeds, const BatchSignature& batch, BatchShard shard) {
   FeedSizes sizes = feeds.of_each(batch);
@@ -229,9 +236,8 @@ FeedSizes sizes_of_shard(const TreeFeeds& feeds, const BatchSignature& batch, Ba
     if (!feeds.shows_rows(f, batch)) continue;
     if (batch.rows[f] != whole && shard.pieces() > 1)
       throw UnsupportedError(fmt::format(
-          "get_executor: replicas and micro-batches share out the rows of a batch, and the feeds show {} and "
-          "{}{}",
-          whole, batch.rows[f],
+          "{}: replicas and micro-batches share out the rows of a batch, and the feeds show {} and {}{}",
+          caller_name(), whole, batch.rows[f],
           feeds.has_placeholders_only()
               ? fmt::format(
                     ": where nothing but placeholders feeds a tree, each that is no scalar shows the rows "

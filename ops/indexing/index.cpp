@@ -179,12 +179,17 @@ class ScatterAddLike : public Op {
 };
 
 /// Calls `f(row, index)` for each index into the last axis, of size `size`. Negative indices are errors:
-/// indices are mostly classes, and -1 marks a missing label.
+/// indices are mostly classes, and -1 marks a missing label. `function` is what the user called; those by
+/// other names than pick, put_like and one_hot are losses and metrics of labels.
 template <class F>
-void each_row(const Tensor& indices, int64_t size, std::string_view op, F&& f) {
-  with_indices(indices, size, op, false, [&](auto at, int64_t count) {
-    for (int64_t row = 0; row < count; ++row) f(row, at(row));
-  });
+void each_row(const Tensor& indices, int64_t size, std::string_view function, F&& f) {
+  const bool labels = function != "pick" && function != "put_like" && function != "one_hot";
+  with_indices(
+      indices, size, function, false,
+      [&](auto at, int64_t count) {
+        for (int64_t row = 0; row < count; ++row) f(row, at(row));
+      },
+      labels);
 }
 
 /// Throws unless there is an index into the last axis of x for each of its rows.

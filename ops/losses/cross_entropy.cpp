@@ -75,7 +75,7 @@ class LogSoftmaxPick : public PickOp {
   void run_cpu(const KernelCall& call) const override {
     const Tensor x = call.inputs[0]->contiguous_copy();
     const int64_t n = x.shape()[-1];
-    with_indices(*call.inputs[1], n, function_, false, [&](auto label, int64_t rows) {
+    with_labels(*call.inputs[1], n, function_, [&](auto label, int64_t rows) {
       visit(x.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Reals::accepts<T>) {
           const T* in = static_cast<const T*>(x.address());
@@ -150,7 +150,7 @@ class LogSoftmaxPickGradient : public PickOp {
         std::all_of(all.strides().begin(), all.strides().end(), [](int64_t s) { return s == 0; });
     const Tensor g = one ? all : all.contiguous_copy();  // the gradient of the mean is one value for all rows
     const int64_t n = x.shape()[-1];
-    with_indices(*call.inputs[2], n, function_, false, [&](auto label, int64_t rows) {
+    with_labels(*call.inputs[2], n, function_, [&](auto label, int64_t rows) {
       visit(x.dtype(), [&]<class T>(TypeTag<T>) {
         if constexpr (Reals::accepts<T>) {
           const T* in = static_cast<const T*>(x.address());

@@ -69,8 +69,18 @@ class CrossEntropy {
             fmt::format("{}: {} is no class weight: these are finite and not negative", loss_, weight));
   }
   [[noreturn]] void throw_shapes() const {
-    throw ShapeError(fmt::format("{}: labels of shape {} and dtype {} do not go with {} of shape {}", loss_,
-                                 y_.shape().str(), name(y_.dtype()), noun(), x_.shape().str()));
+    throw ShapeError(fmt::format("{}: labels of shape {} and dtype {} do not go with {} of shape {}{}", loss_,
+                                 y_.shape().str(), name(y_.dtype()), noun(), x_.shape().str(), advice()));
+  }
+  std::string advice() const {
+    const bool reals = is_real(y_.dtype());
+    if (!reals && y_.shape() == x_.shape())
+      return fmt::format(
+          "; probabilities and one-hot rows are reals: cast(labels, {}); numbers of classes have no axis of "
+          "classes: argmax(labels, -1)",
+          name(x_.dtype()));
+    if (reals && y_.rank() + 1 == x_.rank()) return "; numbers of classes are integers: cast(labels, int64)";
+    return "";
   }
 
   Variable of_probabilities() {
