@@ -194,4 +194,22 @@ BOOST_AUTO_TEST_CASE(more_parts_than_can_be) {
                     esp::Error);
 }
 
+BOOST_AUTO_TEST_CASE(several_feeds) {
+  const esp::data::Distributor a({numbers({12, 3}, -1, 1)}, {.batch_size = 4}),
+      b({numbers({24, 3}, -1, 1, 1)}, {.batch_size = 8});
+  const Variable w = esp::parameter(esp::ones({3}, esp::float64), "w"),
+                 loss = esp::mean(a.get_output_graphs()[0] * w) + esp::mean(b.get_output_graphs()[0] * w);
+  const optim::Sgd sgd(0.1);
+  BOOST_CHECK_EXCEPTION(loss.get_executor({.optimizer = sgd, .validation = a}), esp::DataError,
+                        espalier::testing::says({"2", "zip(", here()}));
+  BOOST_CHECK_EXCEPTION(loss.get_executor({.optimizer = sgd, .accumulate = 2}), esp::UnsupportedError,
+                        espalier::testing::says({"8 and 4", "zip(", here()}));
+  const Variable x = esp::placeholder("x", {4, 3}), y = esp::placeholder("y", {4, 3});
+  const esp::Executor executor =
+      esp::mean(x * w - y).get_executor({.optimizer = sgd, .devices = {esp::cpu(0), esp::cpu(1)}});
+  BOOST_CHECK_EXCEPTION(
+      executor.run({{"x", esp::ones({4, 3}, esp::float64)}, {"y", esp::ones({5, 3}, esp::float64)}}),
+      esp::UnsupportedError, espalier::testing::says({"run: replicas", "5 and 4", here()}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

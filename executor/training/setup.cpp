@@ -22,6 +22,9 @@ namespace espalier {
 
 namespace {
 
+constexpr std::string_view several_feeds_advice =
+    "; one Distributor shows several datasets in step, each by the number of its rows: zip({a, batch(b, 3)})";
+
 void choose_mode(const Variable& root, ExecutorOptions& options) {
   if (!root.defined()) throw Error("get_executor: the Variable is undefined");
   const GradientRecord* record = root.node()->record.get();
@@ -153,8 +156,8 @@ void check_validation(const Setup& setup) {
   for (const auto& feed : setup.feeds.all())
     if (!feed->is_placeholder()) fed = feed.get(), ++feeds;
   if (feeds != 1)
-    throw DataError(
-        fmt::format("get_executor: validation needs a tree with one Distributor, this has {}", feeds));
+    throw DataError(fmt::format("get_executor: validation needs a tree with one Distributor, this has {}{}",
+                                feeds, feeds > 1 ? several_feeds_advice : ""));
   const auto ours = fed->specs(), theirs = validation->feed()->specs();
   bool fit = ours.size() == theirs.size();
   for (size_t i = 0; fit && i < ours.size(); ++i) {
@@ -244,7 +247,7 @@ FeedSizes sizes_of_shard(const TreeFeeds& feeds, const BatchSignature& batch, Ba
                     "of the batch, also '{}'; a value that is the same for all rows is a state(), which "
                     "set_value() writes",
                     feeds[f].name())
-              : ""));
+              : std::string(several_feeds_advice)));
     sizes.at(&feeds[f]).rows = shard.rows(batch.rows[f]);
   }
   return sizes;
