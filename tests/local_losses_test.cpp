@@ -326,6 +326,34 @@ BOOST_AUTO_TEST_CASE(numbers_of_rows_are_the_batch_s) {
     BOOST_TEST(difference(frozen(by_count, replicas, accumulate), by_hand(by_count, 1)) < 1e-12);
 }
 
+/// Gradients of means over single rows, which the elements of each row were chosen for, are as large in a
+/// part as in the batch.
+BOOST_AUTO_TEST_CASE(penalties_on_gradients) {
+  const auto label = [](const Variable& x) {
+    return esp::cast(esp::greater(esp::squeeze(esp::slice(x, 1, 0, 1), 1), 0.0), esp::int64);
+  };
+  using Rows = std::function<Variable(const Variable& x, const Variable& y)>;
+  const Rows all_rows[] = {
+      [&](const Variable& x, const Variable& y) {
+        return esp::softmax_cross_entropy(y, label(x), {.reduction = esp::LossReduction::none});
+      },
+      [&](const Variable& x, const Variable& y) { return esp::square(esp::pick(y, label(x))); },
+      [](const Variable&, const Variable& y) { return esp::square(esp::slice(y, 1, 1, 2)); },
+  };
+  for (const Rows& rows : all_rows) {
+    const LossOf loss_of = [&](const Variable& x, const Variable& w) {
+      const Variable loss = esp::mean(rows(x, esp::matmul(x, w)));
+      return loss + 0.1 * esp::sum(esp::square(loss.gradient(w)));
+    };
+    for (const auto& [replicas, accumulate] : {std::pair{2, 1}, {1, 2}, {2, 2}})
+      BOOST_TEST_CONTEXT(replicas << " replicas, " << accumulate << " micro-batches") {
+        BOOST_TEST(difference(frozen(loss_of, replicas, accumulate),
+                              by_hand(loss_of, int64_t{replicas} * accumulate)) < 1e-12);
+      }
+    BOOST_TEST(difference(frozen(loss_of, 2, 1, false), by_hand(loss_of, 1)) < 1e-12);
+  }
+}
+
 /// Running statistics move to the mean of those of the micro-batches, once in a step.
 BOOST_AUTO_TEST_CASE(states_written_from_micro_batches) {
   struct Result {

@@ -38,7 +38,10 @@ Shape gathered_shape(const Shape& x, size_t axis, const Shape& indices) {
 class Gather : public Op, public Batchable {
  public:
   explicit Gather(int64_t axis)
-      : Op({.takes_halves = true, .picks_from = InputSet::only(0), .gradient_reads = InputSet::only(1)}),
+      : Op({.linearity = Linearity::first,
+            .takes_halves = true,
+            .picks_from = InputSet::only(0),
+            .gradient_reads = InputSet::only(1)}),
         axis_(axis) {}
   std::string_view name() const override { return "gather"; }
   Attributes attributes() const override { return {{"axis", axis_}}; }
@@ -108,7 +111,8 @@ class LookUp : public Gather {
 class ScatterAddLike : public Op {
  public:
   ScatterAddLike(int64_t axis, std::string function, bool from_end)
-      : Op({.adds_back = true,
+      : Op({.linearity = Linearity::first,
+            .adds_back = true,
             .deferred = axis == 0,
             .reads = InputSet::first(2),
             .gradient_reads = InputSet::only(1),
@@ -203,7 +207,8 @@ void check_row_indices(const Shape& x, const Spec& indices, std::string_view op,
 class Pick : public Op, public Batchable {
  public:
   explicit Pick(std::string function)
-      : Op({.takes_halves = true, .gradient_reads = InputSet::only(1)}), function_(std::move(function)) {}
+      : Op({.linearity = Linearity::first, .takes_halves = true, .gradient_reads = InputSet::only(1)}),
+        function_(std::move(function)) {}
   std::string_view name() const override { return "pick"; }
   Attributes attributes() const override { return {{"function", function_}}; }
   Specs infer(const InputSpecs& in) const override {
@@ -237,7 +242,10 @@ class Pick : public Op, public Batchable {
 class PutLike : public Op {
  public:
   explicit PutLike(std::string function)
-      : Op({.takes_halves = true, .reads = InputSet::first(2), .gradient_reads = InputSet::only(1)}),
+      : Op({.linearity = Linearity::first,
+            .takes_halves = true,
+            .reads = InputSet::first(2),
+            .gradient_reads = InputSet::only(1)}),
         function_(std::move(function)) {}
   std::string_view name() const override { return "put_like"; }
   Attributes attributes() const override { return {{"function", function_}}; }

@@ -290,7 +290,8 @@ void check_slice(const Shape& part, const Shape& whole, int64_t axis, int64_t be
 /// The transpose of a slice: pads with zeros.
 struct PadLike : Op {
   PadLike(int64_t axis, int64_t begin)
-      : Op({.precision = OpPrecision::follows,
+      : Op({.linearity = Linearity::first,
+            .precision = OpPrecision::follows,
             .only_copies = true,
             .reads = InputSet::only(0),
             .gradient_reads = InputSet::none()}),
