@@ -25,9 +25,9 @@ void add_inputs_of(const pb::GraphProto& graph, std::set<std::string>& names) {
 }
 
 bool shows_its_input(const Op& op) {
-  constexpr std::string_view all[] = {"stop_gradient",    "checked_steps", "checked_lengths",
-                                      "checked_target",   "recompute",     "recompute_input",
-                                      "recompute_capture"};
+  constexpr std::string_view all[] = {"stop_gradient",   "checked_steps",    "checked_lengths",
+                                      "checked_target",  "checked_indices",  "recompute",
+                                      "recompute_input", "recompute_capture"};
   return std::ranges::count(all, op.name()) > 0;
 }
 
@@ -189,8 +189,8 @@ void GraphWriter::write_node(const Node& node) {
   std::string reason = fmt::format("ONNX has nothing that computes {}", in_user_words(call.op));
   try {
     if (is_custom_op(call.op)) throw UnsupportedError(reason);
-    for (const auto write : {write_elementwise, write_layout, write_indexing, write_reduction, write_windows,
-                             write_attention, write_recurrence, write_loop})
+    for (const auto write : {write_elementwise, write_functions, write_layout, write_indexing,
+                             write_reduction, write_windows, write_attention, write_recurrence, write_loop})
       if (name.empty()) name = write(*this, call);
   } catch (const UnsupportedError& error) {
     reason = error.what();

@@ -89,6 +89,7 @@ class GraphWriter {
 /// Writes a node, and returns the name of its output; empty if none of them knows the op.
 std::string write_attention(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_elementwise(GraphWriter& writer, const GraphWriter::Call& call);
+std::string write_functions(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_indexing(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_layout(GraphWriter& writer, const GraphWriter::Call& call);
 std::string write_loop(GraphWriter& writer, const GraphWriter::Call& call);

@@ -59,8 +59,6 @@ const std::map<std::string_view, std::string_view> same = {
     {"logical_or", "Or"},
     {"logical_not", "Not"},
     {"logical_xor", "Xor"},
-    {"isnan", "IsNaN"},
-    {"isinf", "IsInf"},
     {"add_all", "Sum"},
     {"selu", "Selu"},
     {"bitwise_and", "BitwiseAnd"},
@@ -143,19 +141,12 @@ std::string write_elementwise(GraphWriter& w, const GraphWriter::Call& call) {
     w.set(node, "beta", 0.5);
     return w.last_output(node);
   }
-  if (op == "isposinf" || op == "isneginf") {
-    pb::NodeProto& node = w.begin("IsInf", in);
-    w.set(node, op == "isposinf" ? "detect_negative" : "detect_positive", int64_t{0});
-    return w.last_output(node);
-  }
   if (op == "elu") return with_attribute(w, call, "Elu", "alpha");
   if (op == "celu") return with_attribute(w, call, "Celu", "alpha");
-  if (op == "leaky_relu") return with_attribute(w, call, "LeakyRelu", "alpha");
   if (op == "softplus") {
     const std::string beta = in[1];
     return w.add("Div", {w.add("Softplus", {w.add("Mul", {in[0], beta})}), beta});
   }
-  if (op == "remainder" && integer) return w.add("Mod", in);
   if (op == "cast") {
     pb::NodeProto& node = w.begin("Cast", in);
     w.set(node, "to", int64_t{type_in_file(dtype)});

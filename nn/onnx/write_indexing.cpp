@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 
 #include "espalier/nn/onnx/graph_writer.h"
 #include "espalier/nn/onnx/tensors.h"
@@ -102,6 +103,24 @@ std::string of_labels(GraphWriter& w, const GraphWriter::Call& call, const std::
   return w.add("Squeeze", {w.last_output(node), w.integers({-1})});
 }
 
+/// Elements in steps along an axis of zeros, which have the shape of input 1.
+std::string put_in_steps(GraphWriter& w, const GraphWriter::Call& call) {
+  const auto rank = static_cast<int64_t>(call.output().shape.rank());
+  const int64_t axis = call.axis("axis", rank), size = size_of_axis(call, 1, axis);
+  const int64_t begin = attribute<int64_t>(call.op, "begin"), step = attribute<int64_t>(call.op, "step"),
+                count = call.input(0).shape[axis];
+  // Steps backwards lie in rising order.
+  const int64_t from = begin < 0 ? begin + size : begin, first = step > 0 ? from : from + (count - 1) * step;
+  std::vector<int64_t> places, sizes(static_cast<size_t>(rank), 1);
+  for (int64_t i = 0; i < count; ++i) places.push_back(first + i * std::abs(step));
+  sizes[static_cast<size_t>(axis)] = count;
+  const std::string zeros_there =
+      w.add("Expand", {w.number(0, call.output().dtype), w.shape_of(call.inputs[1])});
+  const std::string everywhere =
+      w.add("Expand", {w.constant(tensor_from(places, Shape(sizes))), w.shape_of(call.inputs[0])});
+  return scattered(w, {zeros_there, everywhere, call.inputs[0]}, axis, "none");
+}
+
 std::string chosen(GraphWriter& w, const GraphWriter::Call& call) {
   const std::string_view op = call.op.name();
   const auto& in = call.inputs;
@@ -165,6 +184,7 @@ std::string write_indexing(GraphWriter& w, const GraphWriter::Call& call) {
     return w.add("Range", {w.number(0, int64), size, w.number(1, int64)});
   }
   if (op == "sliding_windows") return sliding(w, call);
+  if (op == "pad_steps_like") return put_in_steps(w, call);
   if (op == "broadcast_beside") return broadcast_beside(w, call);
   return chosen(w, call);
 }

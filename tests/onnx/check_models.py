@@ -21,7 +21,7 @@ def main():
         theirs = session.run(None, {"x": numpy.load(base + ".x.npy")})[0]
         for kind in ("y", "again"):
             ours = numpy.load(f"{base}.{kind}.npy")
-            scale = float(numpy.abs(theirs).max())
+            scale = float(numpy.abs(theirs).max()) or 1.0
             error = float(numpy.abs(ours - theirs).max()) / scale if ours.shape == theirs.shape else float("inf")
             print(f"{file.stem} {kind}: {ours.shape}, error {error:.1e}")
             wrong += not error <= 1e-5

@@ -69,6 +69,13 @@ inline std::vector<std::pair<std::string, MakeTree>> op_trees() {
       {"add_along_axis", [](const Variable& x) { return add_along_axis(x, argsort(x, 1), x, 1); }},
       {"sliding_windows", [](const Variable& x) { return sliding_windows(x, 1, 3, 2); }},
       {"repeat", [](const Variable& x) { return repeat_interleave(x, 2, 1); }},
+      {"slice_scatter",
+       [](const Variable& x) { return slice_scatter(x, slice(x, 1, 0, 2) * 2.0, 1, 5, 0, -3); }},
+      {"subscript",
+       [](const Variable& x) {
+         const Variable rows = tensor({0, -1, 2}), columns = tensor({4, 5, -6});
+         return x[{rows, columns}];
+       }},
       {"tile",
        [](const Variable& x) {
          return tile(x, {1, 2, 3});

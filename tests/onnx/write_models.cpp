@@ -5,6 +5,7 @@
 
 #include "espalier/onnx.h"
 #include "op_trees.h"
+#include "pointwise_trees.h"
 #include "sample_models.h"
 
 namespace esp = espalier;
@@ -92,6 +93,9 @@ int main(int count, char** arguments) {
     const esp::Variable x = esp::placeholder("x", {4, 6, 5});
     write("op_" + name, x, make(x), esp::randn({3, 6, 5}), {});
   }
+  const esp::Variable pair = esp::placeholder("x", {4, 2});
+  for (const auto& [name, y] : esp::testing::pointwise_trees(pair))
+    write("pointwise " + name, pair, y, esp::testing::special_pairs(), {});
   for (const auto& model : esp::testing::sample_models())
     write("sample " + model.name, model.x, model.y, model.value, model.parameters);
   write_images("lenet5", nn::vision::lenet5(), 1, 28);
