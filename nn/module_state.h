@@ -120,6 +120,7 @@ class ModuleState {
 struct LoadedTensor {
   Tensor value;
   std::string file;
+  bool convert = false;  ///< reals become those of the part
 };
 using LoadedTensors = std::map<std::string, LoadedTensor>;
 

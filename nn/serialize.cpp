@@ -44,8 +44,9 @@ class Fit {
     const bool allowed = slot.buffer || is_real(dtype);
     if (dtype != tensor.dtype() || !allowed)
       throw FileError(fmt::format(
-          "{}: the {} {} of shape {} is {}, and {} in the file", file_, kind_of(slot), named.path,
-          pattern.str(), allowed ? name(dtype) : "float32 (or another real type)", name(tensor.dtype())));
+          "{}: the {} {} of shape {} is {}, and {} in the file{}", file_, kind_of(slot), named.path,
+          pattern.str(), allowed ? name(dtype) : "float32 (or another real type)", name(tensor.dtype()),
+          is_real(dtype) && is_real(tensor.dtype()) ? "; {.convert = true} converts it" : ""));
   }
 
  private:
@@ -57,15 +58,17 @@ class Fit {
 /// The tensors of a file whose names begin with `prefix`, by what follows it.
 std::map<std::string, Tensor> tensors_in(const std::filesystem::path& file, const std::string& prefix) {
   std::map<std::string, Tensor> tensors;
-  for (auto& [path, tensor] : read_safetensors(file))
+  for (auto& [path, tensor] : read_safetensors(file, nullptr, {}))
     if (path.starts_with(prefix)) tensors.emplace(path.substr(prefix.size()), std::move(tensor));
   return tensors;
 }
 
-/// Integers of files that a buffer has in int32.
-Tensor widened_for(const ParameterSlot& slot, const Tensor& tensor) {
-  const bool widens = slot.value.defined() ? slot.value.dtype() == int32 : slot.dtype == int32;
-  return widens && is_small_integer(tensor.dtype()) ? tensor.to(int32) : tensor;
+/// Integers of files that a buffer has in int32, and with `convert` reals, in the dtype of the slot.
+Tensor converted_for(const ParameterSlot& slot, const Tensor& tensor, bool convert) {
+  const std::optional<DType> dtype = slot.value.defined() ? slot.value.dtype() : slot.dtype;
+  if (dtype == int32 && is_small_integer(tensor.dtype())) return tensor.to(int32);
+  const DType wanted = dtype.value_or(float32);
+  return convert && is_real(wanted) && is_real(tensor.dtype()) ? tensor.to(wanted) : tensor;
 }
 
 void require_all(const LoadReport& report, const std::vector<std::string>& missing, const std::string& file) {
@@ -139,7 +142,7 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
       if (!named.slot->optional) required.push_back(report.missing.back());
       continue;
     }
-    found.mapped() = widened_for(*named.slot, found.mapped());
+    found.mapped() = converted_for(*named.slot, found.mapped(), options.convert);
     fit.check(named, found.mapped());
     values.add(named, found.mapped());
   }
@@ -159,7 +162,7 @@ LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, co
   compute_all_waiting();
   values.apply();
   for (auto& [place, tensor] : waiting)
-    place.scope->loaded.insert_or_assign(place.path, LoadedTensor{tensor, file.string()});
+    place.scope->loaded.insert_or_assign(place.path, LoadedTensor{tensor, file.string(), options.convert});
   return report;
 }
 
@@ -177,7 +180,7 @@ void save(const Module& module, const std::filesystem::path& file, std::source_l
     for_each_scope(*module.state(), [&](const std::string& path, const ContainerState& scope) {
       for (const auto& [name, tensor] : scope.loaded) tensors.emplace_back(path + name, tensor.value);
     });
-    write_safetensors(file, tensors);
+    write_safetensors(file, tensors, {}, {});
   });
 }
 
@@ -193,7 +196,7 @@ void take_loaded(ModuleState& part, const std::string& name, const LoadedTensors
     const auto found = rest.extract(named.path);
     if (!name.empty()) named.path = name + "." + named.path;
     if (found) {
-      const Tensor value = widened_for(*named.slot, found.mapped().value);
+      const Tensor value = converted_for(*named.slot, found.mapped().value, found.mapped().convert);
       fit.check(named, value);
       values.add(named, value.clone());  // clones of the scope have been given the same
     } else if (!named.slot->optional) {

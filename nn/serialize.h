@@ -21,6 +21,9 @@ struct LoadOptions {
   /// Only tensors whose names begin with it are read, by what follows: with "backbone." the file's
   /// "backbone.conv.weight" is the module's "conv.weight".
   std::string prefix = {};
+  /// Reals of the file become those of the parameters and buffers, rounded, and float32 in layers that have
+  /// not been called yet; a float16 or bfloat16 file thus fits a float32 module. Integers stay as they are.
+  bool convert = false;
 };
 
 /// Names as they are, or would be, in the file.
@@ -32,8 +35,8 @@ struct LoadReport {
 /// Gives every parameter and buffer the value it has in the file, also in layers that have not been called
 /// yet. A scope (nn::Parameters) keeps what the file has at paths that are not written in it yet: a layer or
 /// parameter written there later has these values, and throws FileError if shapes or dtypes do not fit.
-/// Throws FileError naming what does not fit: another shape or dtype, or if it is strict something
-/// missing or unexpected, or for a scope a prefix that no tensor has. Nothing has changed then.
+/// Throws FileError naming what does not fit: another shape or (without `convert`) dtype, or if it is strict
+/// something missing or unexpected, or for a scope a prefix that no tensor has. Nothing has changed then.
 LoadReport load(const Module& module, const std::filesystem::path& file, const LoadOptions& options = {},
                 std::source_location where = Module::Where::current());
 

@@ -20,7 +20,7 @@ class LbfgsReader {
   LbfgsReader(const std::filesystem::path& file, int64_t elements, DType dtype, Device device)
       : file_(file.string()), elements_(elements), dtype_(dtype), device_(device) {
     FileNotes notes;
-    tensors_ = read_safetensors(file, &notes);
+    tensors_ = read_safetensors(file, &notes, {});
     if (!notes.contains(lbfgs_note) || notes[lbfgs_note] != "Lbfgs")
       throw FileError(fmt::format("{} has no state of Lbfgs", file_));
   }
@@ -80,7 +80,7 @@ void Lbfgs::save(const std::filesystem::path& file, std::source_location where) 
       vector(fmt::format("change.{}", i), m.pairs[i].change);
       number(fmt::format("inverse.{}", i), m.pairs[i].inverse);
     }
-    write_safetensors(file, tensors, {{lbfgs_note, "Lbfgs"}});
+    write_safetensors(file, tensors, {{lbfgs_note, "Lbfgs"}}, {});
   });
 }
 

@@ -26,7 +26,7 @@ class Reader {
   Reader(const Optimizer& optimizer, const std::filesystem::path& file)
       : optimizer_(optimizer), file_(file.string()) {
     FileNotes notes;
-    tensors_ = read_safetensors(file, &notes);
+    tensors_ = read_safetensors(file, &notes, {});
     if (!notes.contains(kind_key))
       throw FileError(
           fmt::format("{} has no state of an optimizer: no note in it names one. Parameters of a module are "
@@ -123,7 +123,7 @@ void save(const Optimizer& optimizer, const NamedParameters& parameters, const s
     for (const auto& [name, leaf] : optimizer.state()) tensors.emplace_back(own_key(name), leaf.value());
     for (const auto& [name, value] : optimizer.settings())
       tensors.emplace_back(setting_key(name), full({}, value, float64));
-    write_safetensors(file, tensors, {{kind_key, std::string(optimizer.name())}});
+    write_safetensors(file, tensors, {{kind_key, std::string(optimizer.name())}}, {});
   });
 }
 

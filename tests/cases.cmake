@@ -280,4 +280,5 @@ set(test_cases
   row_buckets_test.cpp
   fold_batch_norm_test.cpp
   step_without_optimizer_test.cpp
+  converted_files_test.cpp
 )

@@ -69,46 +69,51 @@ Tensor convert_safetensors_entry(const InputFile& file, const SafetensorsEntry& 
   return tensor;
 }
 
-NamedTensors read_safetensors(const std::filesystem::path& path, FileNotes* notes) {
-  InputFile file(path);
-  NamedTensors tensors;
-  for (SafetensorsEntry& entry : read_safetensors_entries(file, notes)) {
-    Tensor tensor = read_tensor(file, entry);
-    tensors.emplace_back(std::move(entry.name), std::move(tensor));
-  }
-  return tensors;
+NamedTensors read_safetensors(const std::filesystem::path& path, FileNotes* notes,
+                              std::source_location where) {
+  return located(where, [&] {
+    InputFile file(path);
+    NamedTensors tensors;
+    for (SafetensorsEntry& entry : read_safetensors_entries(file, notes)) {
+      Tensor tensor = read_tensor(file, entry);
+      tensors.emplace_back(std::move(entry.name), std::move(tensor));
+    }
+    return tensors;
+  });
 }
 
-void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const FileNotes& notes) {
-  std::set<std::string_view> names{safetensors_notes};
-  std::vector<const std::pair<std::string, Tensor>*> order;
-  for (const auto& named : tensors) {
-    if (!names.insert(named.first).second)
-      throw FileError(fmt::format("{} cannot hold two tensors named '{}'", path.string(), named.first));
-    if (!named.second.defined())
-      throw FileError(fmt::format("{} cannot hold '{}': it is undefined", path.string(), named.first));
-    order.push_back(&named);
-  }
-  // Larger elements first: then each is aligned in a mapped file.
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return size_of(a->second.dtype()) > size_of(b->second.dtype());
+void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const FileNotes& notes,
+                       std::source_location where) {
+  located(where, [&] {
+    std::set<std::string_view> names{safetensors_notes};
+    std::vector<const std::pair<std::string, Tensor>*> order;
+    for (const auto& named : tensors) {
+      if (!names.insert(named.first).second)
+        throw FileError(fmt::format("{} cannot hold two tensors named '{}'", path.string(), named.first));
+      if (!named.second.defined())
+        throw FileError(fmt::format("{} cannot hold '{}': it is undefined", path.string(), named.first));
+      order.push_back(&named);
+    }
+    // Larger elements first: then each is aligned in a mapped file.
+    std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+      return size_of(a->second.dtype()) > size_of(b->second.dtype());
+    });
+    std::string header;
+    try {
+      header = header_of(order, notes);
+    } catch (const nlohmann::json::exception& error) {
+      throw FileError(fmt::format("{} cannot be written: {}", path.string(), error.what()));
+    }
+    AtomicFile file(path);
+    const uint64_t length = header.size();
+    file.write(&length, sizeof length);
+    file.write(header);
+    for (const auto* named : order) {
+      const Tensor host = named->second.to(cpu()).contiguous_copy();
+      file.write(host.address(), host.bytes());
+    }
+    file.commit();
   });
-  std::string header;
-  try {
-    header = header_of(order, notes);
-  } catch (const nlohmann::json::exception& error) {
-    throw FileError(fmt::format("{} cannot be written: {}", path.string(), error.what()));
-  }
-  AtomicFile file(path);
-  const uint64_t length = header.size();
-  file.write(&length, sizeof length);
-  file.write(header);
-  for (const auto* named : order) {
-    const Tensor host = named->second.to(cpu()).contiguous_copy();
-    file.write(host.address(), host.bytes());
-  }
-  file.commit();
 }
 
 }  // namespace espalier

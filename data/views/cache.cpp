@@ -75,7 +75,7 @@ DatasetPtr cache(DatasetPtr dataset, const std::filesystem::path& file, const st
       NamedTensors named;
       for (Tensor& column : read_all_rows(*dataset))
         named.emplace_back(fmt::format("{}", named.size()), std::move(column));
-      write_safetensors(file, named, {{cache_note, text}});
+      write_safetensors(file, named, {{cache_note, text}}, {});
       named.clear();
       columns = mapped_columns(file, text);
     }

@@ -311,7 +311,7 @@ class Reader {
 
 Checkpoint read_file_of(const std::filesystem::path& path) {
   FileNotes notes;
-  NamedTensors tensors = read_safetensors(path, &notes);
+  NamedTensors tensors = read_safetensors(path, &notes, {});
   if (notes[format_key] != format)
     throw FileError(fmt::format("{} is no checkpoint, or one of another version", path.string()));
   // From here on the contents are as they were written.
@@ -352,7 +352,8 @@ void write_checkpoint(const std::filesystem::path& path, const Checkpoint& check
     throw FileError(fmt::format("{} cannot be written: {}", folder.file(number).string(), error.what()));
   }
   write_safetensors(folder.file(number), tensors,
-                    {{format_key, format}, {state_key, state}, {checksum_key, checksum_of(state, tensors)}});
+                    {{format_key, format}, {state_key, state}, {checksum_key, checksum_of(state, tensors)}},
+                    {});
   folder.sync();
   for (size_t i = 1; i < before.size(); ++i) folder.remove(before[i]);
 }
