@@ -288,7 +288,9 @@ class BackwardPass {
           former.emplace_back(i, std::move(value));
           continue;
         }
-      throw Error(fmt::format("{}: the {} it used ({}:{}) has been {}", node.op().name(), leaf.op().name(),
+      const std::string_view called = node.where.called();
+      throw Error(fmt::format("{}: the {} it used ({}:{}) has been {}",
+                              called.empty() ? node.op().name() : called, leaf.op().name(),
                               leaf.where.file_name(), leaf.where.line(), what_happened(leaf)));
     }
     return former;

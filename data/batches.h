@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/core/error.h"
 #include "espalier/core/feed.h"
 #include "espalier/data/distributor.h"
 #include "espalier/data/prefetch.h"
@@ -29,8 +30,10 @@ class Batches {
     const value_type& operator*() const { return batch_; }
     Iterator& operator++() {
       batch_ = {};  // unless other handles keep them, the next batch may reuse the buffers
-      at_end_ = prefetcher_->at_end();
-      if (!at_end_) std::ranges::copy(prefetcher_->next(), batch_.begin());
+      located(where_, [&] {
+        at_end_ = prefetcher_->at_end();
+        if (!at_end_) std::ranges::copy(prefetcher_->next(), batch_.begin());
+      });
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -38,23 +41,26 @@ class Batches {
 
    private:
     friend class Batches;
-    Iterator(const std::shared_ptr<Feed>& feed, int64_t epoch)
-        : prefetcher_(std::make_shared<Prefetcher>(feed)) {
+    Iterator(const std::shared_ptr<Feed>& feed, int64_t epoch, const std::source_location& where)
+        : prefetcher_(std::make_shared<Prefetcher>(feed)), where_(where) {
       prefetcher_->start(epoch);
       ++*this;
     }
 
     std::shared_ptr<Prefetcher> prefetcher_;
+    std::source_location where_;
     value_type batch_;
     bool at_end_ = false;
   };
 
-  explicit Batches(std::shared_ptr<Feed> feed) : feed_(std::move(feed)) {}
+  /// Errors of reading have the line `where`.
+  Batches(std::shared_ptr<Feed> feed, const std::source_location& where)
+      : feed_(std::move(feed)), where_(where) {}
   Batches(const Batches&) = default;  // and no moves: what is moved from stays valid
   Batches& operator=(const Batches&) = default;
 
   Iterator begin() const {
-    Iterator first(feed_, feed_->epoch());
+    Iterator first(feed_, feed_->epoch(), where_);
     feed_->next_epoch();
     return first;
   }
@@ -64,6 +70,7 @@ class Batches {
 
  private:
   std::shared_ptr<Feed> feed_;
+  std::source_location where_;
 };
 
 namespace detail {
@@ -75,17 +82,18 @@ std::shared_ptr<Feed> batch_feed(std::shared_ptr<const Dataset> dataset, size_t 
 
 /// The batches of N columns: `for (const auto& [x, y] : batches<2>({data, labels}, {.batch_size = 32})) …`
 /// Each pass over it is an epoch and, with `shuffle`, has an order of its own: that in which a Distributor
-/// with the same options shows the same epoch. The tensors may be kept without limit. Throws DataError
-/// as Distributor does, and if there are not N columns.
+/// with the same options shows the same epoch. So keep it outside of the loop over epochs: one made anew
+/// begins with epoch 0 again. The tensors may be kept without limit. Throws DataError as Distributor does,
+/// and if there are not N columns.
 template <size_t N>
 Batches<N> batches(const std::vector<Tensor>& columns, const DistributorOptions& options = {},
                    std::source_location where = std::source_location::current()) {
-  return Batches<N>(detail::batch_feed(columns, N, options, where));
+  return Batches<N>(detail::batch_feed(columns, N, options, where), where);
 }
 template <size_t N>
 Batches<N> batches(std::shared_ptr<const Dataset> dataset, const DistributorOptions& options = {},
                    std::source_location where = std::source_location::current()) {
-  return Batches<N>(detail::batch_feed(std::move(dataset), N, options, where));
+  return Batches<N>(detail::batch_feed(std::move(dataset), N, options, where), where);
 }
 
 }  // namespace espalier::data

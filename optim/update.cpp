@@ -20,9 +20,23 @@ namespace {
 /// Why a tree whose parameters have no gradients cannot be trained.
 std::string why_untrained(const Variable& root) {
   std::vector<const Node*> parameters;
-  for (const Node* node : nodes_below(TreeWalk(root.node())))
-    if (is_parameter(node->op())) parameters.push_back(node);
-  if (parameters.empty()) return "there is no parameter in the tree to train";
+  const Node* variable = nullptr;
+  bool cut = build_context().no_grad;
+  for (const Node* node : nodes_below(TreeWalk(root.node()))) {
+    cut |= node->stops_gradient;
+    if (is_parameter(node->op()))
+      parameters.push_back(node);
+    else if (is_trainable(node->op()))
+      variable = node;
+  }
+  if (parameters.empty()) {
+    std::string why = "there is no parameter in the tree to train";
+    if (cut) why += "; what is written while a NoGrad lives does not know what it is made of";
+    if (variable)
+      why += fmt::format("; variable() ({}:{}) makes a leaf that is not trained, and parameter() one that is",
+                         variable->where.file_name(), variable->where.line());
+    return why;
+  }
   if (std::none_of(parameters.begin(), parameters.end(), [](const Node* p) { return is_trained(*p); }))
     return "all parameters in the tree are frozen; trainable(true) releases them";
   const Node& first = *parameters.front();

@@ -281,4 +281,5 @@ set(test_cases
   fold_batch_norm_test.cpp
   step_without_optimizer_test.cpp
   converted_files_test.cpp
+  user_calls_in_errors_test.cpp
 )

@@ -166,6 +166,7 @@ Variable numbers_of_nonzero(const Variable& x, std::string_view function) {
 }
 
 Variable masked_fill(const Operand& x, const Operand& mask, const Operand& value) {
+  const CallScope scope(x.where());
   const Variable &to = x.defined("masked_fill"), &given = value.like(to),
                  &chosen = mask.defined("masked_fill");
   if (chosen.dtype() != boolean)

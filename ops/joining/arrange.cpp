@@ -187,7 +187,10 @@ std::vector<Variable> meshgrid(const std::vector<Variable>& variables, MeshIndex
   });
 }
 
-Variable permute(const Operand& x, const Axes& order) { return transpose(x, order); }
+Variable permute(const Operand& x, const Axes& order) {
+  const CallScope scope(x.where());
+  return transpose(x, order);
+}
 Variable movedim(const Operand& x, const Axes& from, const Axes& to) {
   const Variable& v = x.defined("movedim");
   return transpose(x, Axes(located(x.where(), [&] { return moved_order(from, to, v.rank(), "movedim"); })));
