@@ -7,8 +7,8 @@ namespace espalier {
 /// Converts elements to `dtype`. Reals are truncated to integers, clamped to the range; NaN becomes 0.
 Variable cast(const Operand& x, DType dtype);
 
-/// `x`, through which no gradient passes: derivatives of all orders take it for a constant. A view, which
-/// costs nothing in a plan.
+/// `x`, which derivatives of all orders take for a constant. A view, which costs nothing in a plan. It keeps
+/// what is behind it: a state that a loop carries on lets go of that by value() or disconnect().
 Variable stop_gradient(const Operand& x);
 
 // Constants in the shape of another Variable, whatever that shape is in a step.
