@@ -22,9 +22,10 @@ esp::NamedTensors in(esp::DType dtype) {
   return converted;
 }
 
-void check_weights(const esp::nn::Module& module, esp::DType stored, esp::DType dtype) {
+void check_weights(const esp::nn::Module& module, esp::DType stored, esp::DType dtype,
+                   const std::string& prefix = {}) {
   for (const auto& [name, tensor] : weights) {
-    const esp::Tensor value = module.parameter(name).value();
+    const esp::Tensor value = module.parameter(prefix + name).value();
     BOOST_TEST((value.dtype() == dtype));
     BOOST_TEST(esp::all(esp::equal(value, tensor.to(stored).to(dtype))).value().item() == 1);
   }
@@ -61,16 +62,15 @@ BOOST_AUTO_TEST_CASE(layers_that_have_not_been_called_get_float32) {
   check_weights(as_it_is, esp::bfloat16, esp::bfloat16);
   // What waits in a scope for its layer.
   esp::NamedTensors below;
-  for (const auto& [name, tensor] : in(esp::float16)) below.emplace_back("first." + name, tensor);
+  for (const auto& [name, tensor] : in(esp::float16)) below.emplace_back("dense." + name, tensor);
   esp::write_safetensors(folder / "g", below);
   esp::nn::Parameters converting, strict;
   esp::nn::load(converting, folder / "g", {.convert = true});
   esp::nn::load(strict, folder / "g");
   const esp::Tensor x = esp::ones({1, 2});
-  esp::nn::dense(converting["first"], x, 2);
-  check_weights(converting["first"], esp::float16, esp::float32);
-  BOOST_TEST(
-      has(file_error([&] { esp::nn::dense(strict["first"], x, 2, {.dtype = esp::float32}); }), "float16"));
+  esp::nn::dense(converting, x, 2);
+  check_weights(converting, esp::float16, esp::float32, "dense.");
+  BOOST_TEST(has(file_error([&] { esp::nn::dense(strict, x, 2, {.dtype = esp::float32}); }), "float16"));
 }
 
 BOOST_AUTO_TEST_CASE(buffers_are_converted_and_integers_are_not) {

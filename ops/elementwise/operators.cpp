@@ -1,5 +1,6 @@
 // Comparisons, logic and the remainder as operators, and operations as methods.
 #include "espalier/ops/functions/activation.h"
+#include "espalier/ops/functions/arrange.h"
 #include "espalier/ops/functions/compare.h"
 #include "espalier/ops/functions/creation.h"
 #include "espalier/ops/functions/layout.h"
@@ -39,7 +40,7 @@ Variable Variable::flatten(int64_t first, Where where) const {
 }
 Variable Variable::transpose(Where where) const { return espalier::transpose({*this, where}); }
 Variable Variable::permute(const Axes& order, Where where) const {
-  return espalier::transpose({*this, where}, order);
+  return espalier::permute({*this, where}, order);
 }
 Variable Variable::squeeze(const Axes& axes, Where where) const {
   return espalier::squeeze({*this, where}, axes);
