@@ -72,6 +72,20 @@ BOOST_AUTO_TEST_CASE(a_step_assigns_a_state_several_times) {
   BOOST_TEST(s.item() == 60);
 }
 
+/// Nothing is older than the state, which is read again behind its first assignment.
+BOOST_AUTO_TEST_CASE(a_state_older_than_all_else_of_its_step) {
+  const Variable s = esp::state(esp::tensor(1.0, esp::float64), "s");
+  const esp::data::Distributor feed({numbers({2, 3}, -1, 1, 4)}, {.batch_size = 1});
+  const Variable x = feed.get_output_graphs()[0];
+  const Variable first = esp::with_assignment(x, s, s * 2.0);
+  const Variable second = esp::with_assignment(first, s, s + 3.0);
+  const Variable loss = esp::sum(second) * 0.0 + s;
+  BOOST_TEST(loss.forward().item() == 1);
+  BOOST_TEST(s.item() == 5);
+  BOOST_TEST(loss.forward().item() == 5);
+  BOOST_TEST(s.item() == 13);
+}
+
 BOOST_AUTO_TEST_CASE(a_second_value_draws_no_numbers_again) {
   const esp::data::Distributor feed({numbers({6, 3}, -1, 1, 4)}, {.batch_size = 3});
   const Variable x = feed.get_output_graphs()[0], s = esp::state(numbers({3}, 0.4, 0.6, 2), "s");
