@@ -187,6 +187,39 @@ BOOST_AUTO_TEST_CASE(jitter_stays_within_its_options) {
   BOOST_TEST((least >= 0.4 - 1e-6 && least < 0.402 && most <= 0.6 + 1e-6 && most > 0.598));
 }
 
+/// A red and a gray pixel, of the same brightness: grays are 0.299 red + 0.587 green + 0.114 blue.
+BOOST_AUTO_TEST_CASE(each_kind_of_jitter_moves_what_it_is_named_after) {
+  const Tensor image = tensor({{{0.6f, 0.4f}}, {{0.2f, 0.4f}}, {{0.2f, 0.4f}}});
+  const auto gray = [](const Tensor& t, int64_t x) { return grayscale(t, 1).at<float>({0, 0, x}); };
+  const double between = gray(image, 1) - gray(image, 0);
+  Draws draws({.seed = 6});
+  const auto range = [&](const ColorJitterOptions& options, const std::function<double(const Tensor&)>& of) {
+    double least = 1e9, most = -1e9;
+    for (int i = 0; i < 500; ++i) {
+      const double value = of(ColorJitter(options)(image, draws));
+      least = std::min(least, value), most = std::max(most, value);
+    }
+    return std::pair(least, most);
+  };
+  // Contrast: differences from the mean gray are multiplied by 0.5 to 1.5.
+  const auto contrast = range({.contrast = 0.5}, [&](const Tensor& t) { return gray(t, 1) - gray(t, 0); });
+  BOOST_TEST((contrast.first > 0.499 * between && contrast.first < 0.51 * between));
+  BOOST_TEST((contrast.second < 1.501 * between && contrast.second > 1.49 * between));
+  // Saturation: differences of channels from the gray of the pixel are, and grays stay.
+  const auto saturation = range({.saturation = 0.5}, [&](const Tensor& t) {
+    BOOST_TEST(std::abs(gray(t, 0) - gray(image, 0)) < 1e-5);
+    return t.at<float>({0, 0, 0}) - t.at<float>({1, 0, 0});
+  });
+  BOOST_TEST((saturation.first > 0.199 && saturation.first < 0.21));
+  BOOST_TEST((saturation.second < 0.601 && saturation.second > 0.59));
+  // Hue: red goes by up to a tenth of the circle to where green, or blue, is 0.6 of the way up; gray stays.
+  const auto hue = range({.hue = 0.1}, [&](const Tensor& t) {
+    BOOST_TEST(std::abs(t.at<float>({2, 0, 1}) - 0.4) < 1e-6);
+    return t.at<float>({1, 0, 0}) - t.at<float>({2, 0, 0});
+  });
+  BOOST_TEST((hue.first > -0.241 && hue.first < -0.23 && hue.second < 0.241 && hue.second > 0.23));
+}
+
 BOOST_AUTO_TEST_CASE(parts_without_pixels_are_not_chosen) {
   Draws draws(RandomStream{.seed = 4});
   const Tensor image = arange(16).reshape({1, 4, 4});
