@@ -138,6 +138,39 @@ BOOST_AUTO_TEST_CASE(have_parameters_by_the_names_and_shapes_of_pytorch) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(have_as_many_parameters_as_their_depth_says) {
+  const auto count = [](const Layer& net) {
+    int64_t elements = 0;
+    for (const auto& [name, leaf] : net.parameters()) elements += leaf.shape().elements();
+    return elements;
+  };
+  BOOST_TEST(count(vision::vgg11()) == 132'863'336);  // the numbers of torchvision's pages
+  BOOST_TEST(count(vision::vgg13()) == 133'047'848);
+  BOOST_TEST(count(vision::vgg19()) == 143'667'240);
+}
+
+/// He, Zhang, Ren and Sun, Deep residual learning for image recognition, 2015.
+BOOST_AUTO_TEST_CASE(bottlenecks_are_three_convolutions_beside_a_shortcut) {
+  esp::seed(3);
+  Sequential net = vision::resnet50({.classes = 3, .dtype = esp::float64});
+  net.train(false);
+  const Layer block = net.get_layer("layer2.0");
+  const auto part = [&](const std::string& conv, const std::string& norm, const Variable& x, int64_t stride,
+                        int64_t padding) {
+    const auto channels = [&](const Variable& v) { return esp::reshape(v, {-1, 1, 1}); };
+    const Variable y =
+        esp::conv(x, block.parameter(conv + ".weight"), {.stride = stride, .padding = padding});
+    return y / std::sqrt(1 + 1e-5) * channels(block.parameter(norm + ".weight")) +
+           channels(block.parameter(norm + ".bias"));
+  };
+  const Variable x = numbers({1, 256, 4, 4}, -1, 1, 4);
+  const Variable first = esp::relu(part("conv1", "bn1", x, 1, 0)),
+                 second = esp::relu(part("conv2", "bn2", first, 2, 1));
+  const Variable expected =
+      esp::relu(part("conv3", "bn3", second, 1, 0) + part("downsample.0", "downsample.1", x, 2, 0));
+  BOOST_TEST(difference(block(x).value(), expected.value()) < 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(compute_the_same_in_plans) {
   for (const Small& small : small_models) BOOST_TEST_CONTEXT(small.name) {
       const std::vector<Tensor> eager = training(small, true), planned = training(small, false);
