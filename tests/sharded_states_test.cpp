@@ -100,6 +100,24 @@ BOOST_AUTO_TEST_CASE(whichever_passes_are_left_out) {
   BOOST_TEST(difference_of(train(esp::pass_names(), 2), one) < 1e-5);
 }
 
+/// Also those of which another replica has the states.
+BOOST_AUTO_TEST_CASE(outputs_show_parameters_as_they_were_before_the_step) {
+  Layers layers;
+  const Variable &first = layers.parameters.front(), &last = layers.parameters.back();
+  const esp::Executor executor =
+      layers.loss.get_executor({.optimizer = optim::Sgd(0.5),
+                                .devices = cpus(2),
+                                .replicas = {.shard_states = true},
+                                .outputs = {{"first", first}, {"last", esp::transpose(last)}}});
+  for (int step = 0; step < 2; ++step) {
+    const Trace before = layers.values();
+    executor.step();
+    BOOST_TEST(difference(executor.output("first"), before.front()) == 0);
+    BOOST_TEST(difference(esp::transpose(Variable(executor.output("last"))).value(), before.back()) == 0);
+    BOOST_TEST(difference(first.value(), before.front()) > 0);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(under_a_memory_budget) {
   // Recomputation must not remove the gathering of parameters, which has no reader.
   const auto executor_of = [](const Layers& layers, int64_t budget) {
