@@ -32,6 +32,27 @@ BOOST_AUTO_TEST_CASE(a_product) {
   BOOST_TEST(batched[0].fixed_bytes == 4 * 15);
 }
 
+BOOST_AUTO_TEST_CASE(a_product_takes_as_long_as_the_machine_needs_for_its_type) {
+  esp::CostInputs machine = seconds_and_bytes();
+  machine.hardware.launch = 0;
+  machine.hardware.float32 = 120, machine.hardware.float64 = 60, machine.hardware.half = 240;
+  for (const auto& [dtype, seconds] :
+       {std::pair{esp::float32, 1.0}, {esp::float64, 2.0}, {esp::float16, 0.5}, {esp::bfloat16, 0.5}}) {
+    const esp::Variable x = esp::placeholder("x", {4, 3}, dtype),
+                        w = esp::parameter(esp::ones({3, 5}, dtype));
+    const esp::Plan plan = esp::matmul(x, w).plan_for({.mode = esp::Mode::inference});
+    BOOST_TEST_CONTEXT(esp::name(dtype)) { check_close(plan.predict(machine).step, seconds); }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(decompositions) {
+  const esp::Variable x = esp::placeholder("x", {2, 6, 4});  // for each element and each singular value
+  BOOST_TEST(costs_of(esp::svdvals(x))[0].flops == 4 * (2 * 6 * 4) * 4);
+  BOOST_TEST(costs_of(esp::svd(x).s)[0].flops == 20 * (2 * 6 * 4) * 4);
+  const esp::Variable square = esp::placeholder("square", {2, 5, 5});
+  BOOST_TEST(costs_of(esp::eigh(square).values)[0].flops == 10 * (2 * 5 * 5) * 5);
+}
+
 BOOST_AUTO_TEST_CASE(what_is_read_twice_counts_once) {
   const esp::Variable w = esp::parameter(esp::ones({3, 3}));
   const auto costs = costs_of(esp::matmul(w, w));
