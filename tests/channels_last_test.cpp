@@ -240,6 +240,20 @@ BOOST_AUTO_TEST_CASE(between_convolutions_nothing_is_copied) {
       BOOST_TEST(esp::attribute<bool>(*n.op, "channels_last"), n.op->name());
 }
 
+BOOST_AUTO_TEST_CASE(nor_where_channels_are_joined_cut_or_padded) {
+  const Variable x = esp::placeholder("x", {4, 3, 8, 8});
+  const auto kernels = [](const esp::Shape& shape) { return esp::parameter(esp::ones(shape)); };
+  const Variable a = esp::conv(x, kernels({8, 3, 3, 3}), {.padding = 1}), b = esp::tanh(a);
+  const Variable all = esp::concat({a, b}, 1);
+  const Variable bordered = esp::pad(all, {{1, 1}, {1, 1}}, {.value = 0.5});
+  const Variable part = esp::slice(esp::conv(bordered, kernels({12, 16, 3, 3})), 1, 2, 10);
+  Graph graph = esp::freeze({esp::conv(part, kernels({4, 8, 3, 3}), {.padding = 1})}, {}, {}, false);
+  esp::simplify(graph);
+  BOOST_TEST(esp::channels_last(graph));
+  esp::verify(graph, "channels_last");
+  BOOST_TEST(reads_out_of_order(graph, 4 * 4 * 8 * 8) == 1);  // the first convolution reads x
+}
+
 BOOST_AUTO_TEST_CASE(other_graphs_are_left_alone) {
   const auto left = [](const Variable& y, esp::DeviceType device) {
     Graph graph = esp::freeze({y}, {}, {}, false);
