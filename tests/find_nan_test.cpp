@@ -200,6 +200,25 @@ BOOST_AUTO_TEST_CASE(the_op_in_a_loop_is_named) {
                         says({"is NaN", "column 0 of the batch of 'x'"}));
 }
 
+/// Its 16-bit values are computed in float32, and its counter is not.
+BOOST_AUTO_TEST_CASE(the_op_in_a_loop_of_16_bits_is_named) {
+  std::string line;
+  const auto step = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
+    const esp::Variable even = esp::equal(esp::remainder(s[1], int64_t{2}), int64_t{0});
+    const esp::Variable h = esp::where(even, s[0] - x[0], s[0]);
+    return {{(line = here(), esp::log(h)), s[1] + int64_t{1}}, {}};
+  };
+  for (const esp::DType dtype : {esp::float16, esp::bfloat16}) {
+    const esp::Variable x = esp::placeholder("x", {3, 2}, dtype), start = esp::full({2}, 100, dtype);
+    const esp::ScanResult r = esp::scan(step, {start, esp::tensor(int64_t{0})}, {x});
+    const esp::Executor executor = esp::sum(r.state[0] * 0.0f).get_executor({.find_nan = true});
+    esp::Tensor steps = esp::zeros({3, 2});
+    steps.at<float>({2, 1}) = 5;
+    BOOST_CHECK_EXCEPTION(executor.run({{"x", steps.to(dtype)}}), esp::NumericError,
+                          says({"is NaN: 'log' (" + line + ") in step 2 of the scan", "finite operands"}));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(infinities_in_loops_are_named) {
   std::string line, infinite;
   const auto step = [&](const Variables& s, const Variables& x) -> esp::ScanResult {
