@@ -160,7 +160,15 @@ BOOST_AUTO_TEST_CASE(convolutions_are_those_of_layers) {
       BOOST_CHECK_EXCEPTION(nn::convolution(part, x, 4, other), esp::Error,
                             says({"convolution", "padding (1, 1)", "parameter_scope_test.cpp"}));
   }
-  BOOST_TEST(scope.parameters().size() == 3u);
+  // Numbers for each axis.
+  const nn::Parameters wide = scope["wide"];
+  const Variable images = numbers({1, 2, 9, 9});
+  nn::convolution(wide, images, 4, {.kernel = {2, 3}, .stride = {2, 1}});
+  BOOST_CHECK_EXCEPTION(nn::convolution(wide, images, 4, {.kernel = {3, 3}, .stride = {2, 1}}), esp::Error,
+                        says({"kernels 2×3", "kernels 3×3", "parameter_scope_test.cpp"}));
+  BOOST_CHECK_EXCEPTION(nn::convolution(wide, images, 4, {.kernel = {2, 3}, .stride = {2, 2}}), esp::Error,
+                        says({"strides 2×1", "strides 2×2", "parameter_scope_test.cpp"}));
+  BOOST_TEST(scope.parameters().size() == 5u);
   BOOST_CHECK_EXCEPTION(nn::convolution(scope["a"], numbers({2, 3}), 4, {.kernel = 3}), esp::ShapeError,
                         says({"convolution", "[2, 3]", "parameter_scope_test.cpp"}));
 }
@@ -171,6 +179,7 @@ BOOST_AUTO_TEST_CASE(what_comes_later_has_the_mode_of_its_scope) {
   scope.trainable(false);
   BOOST_TEST(!scope["a.b"].training());
   BOOST_TEST(!scope["a"].trainable());
+  BOOST_TEST(!esp::is_trained(*scope["a"].parameter("scale", {2}).node()));
   const Variable y = nn::batch_norm(scope["a"], esp::ones({2, 3}));
   BOOST_TEST(difference(y.value(), (esp::ones({2, 3}) / esp::sqrt(1 + Variable(1e-5f))).value()) < 1e-6);
 }
