@@ -243,6 +243,9 @@ BOOST_AUTO_TEST_CASE(weights_are_those_that_the_values_are_summed_with) {
     const auto [y, weights] = esp::scaled_dot_product_attention_and_weights(q, k, v, options);
     BOOST_TEST(difference(esp::matmul(weights, v).value(), y.value()) < 1e-14);
   }
+  const Tensor p = q.to(esp::float32), r = k.to(esp::float32), s = v.to(esp::float32);
+  const auto [y, weights] = esp::scaled_dot_product_attention_and_weights(p, r, s, {.dropout = 0.5});
+  BOOST_TEST(difference(esp::matmul(weights, s).value(), y.value()) < 1e-6);
 }
 
 BOOST_AUTO_TEST_CASE(a_key_mask_has_the_shape_of_batch_and_keys) {
