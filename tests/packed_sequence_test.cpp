@@ -149,6 +149,7 @@ BOOST_AUTO_TEST_CASE(edited_packings_are_refused) {
   refused([](auto& p) { p.unsorted_indices = {-1, 0}; });
   refused([](auto& p) { p.unsorted_indices.clear(); });
   refused([](auto& p) { p.data = numbers({4, 2}, -1, 1, 0); });
+  refused([](auto& p) { p.batch_sizes = {1, 1, 1, 1, 1}; });  // nothing of the second sequence
   (void)lstm(packed);
 }
 
