@@ -249,7 +249,9 @@ BOOST_AUTO_TEST_CASE(wrong_operands) {
   BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.beams = 2, .best = 3}), esp::Error);
   BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.best = 0}), esp::Error);
   BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.most_tokens = -1}), esp::Error);
-  BOOST_CHECK_NO_THROW(nn::beam_search(step, {0}, begin(1), {.most_tokens = 0}));
+  const auto none = nn::beam_search(step, {0}, begin(1), {.most_tokens = 0});
+  BOOST_REQUIRE((none.size() == 1u && none[0].size() == 1u));
+  BOOST_TEST((none[0][0].tokens.empty() && !none[0][0].ended && none[0][0].log_probability == 0));
   BOOST_CHECK_THROW(nn::beam_search(step, {0}, begin(1), {.length_penalty = -1}), esp::Error);
   BOOST_CHECK_THROW(nn::generate({}, {0}, begin(1)), esp::Error);
   const auto wrong = [](const Variable&, const nn::DecodingState& s) -> nn::NextTokens {

@@ -49,6 +49,8 @@ const std::vector<Case>& cases() {
          const double heights[] = {0, 0.5, 1, 2.0 / 3, 1.0 / 3};
          return 0.25 + 0.75 * heights[t % 5] * std::pow(0.5, t / 5);
        }},
+      {"milestones from the first step on", optim::multi_step({.milestones = {0, 3}, .factor = 0.5}),
+       [](int t) { return t < 3 ? 0.5 : 0.25; }},
       {"expression", [](const esp::Variable& step) { return 1 / (1 + step); },
        [](int t) { return 1.0 / (1 + t); }},
       {"float32", [](const esp::Variable& step) { return esp::cast(step, esp::float32) * 0.5; },

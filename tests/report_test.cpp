@@ -418,6 +418,8 @@ BOOST_AUTO_TEST_CASE(batches_of_an_evaluation_are_drawn) {
   const std::string html = esp::read_file(folder / "batches.html");
   BOOST_TEST(has(html, "<b>4,802</b><span>nodes</span>"));
   BOOST_TEST(has(html, "<b>6</b><span>levels</span>"));
+  BOOST_TEST(report.kernels_run < 100);
+  BOOST_TEST(has(html, "<b>" + std::to_string(report.kernels_run) + "</b><span>kernels</span>"));
   BOOST_TEST(has(html, "1,200 × matmul"));
   BOOST_TEST(has(html, "1,200 × tanh"));
   BOOST_TEST(has(html, "float32 [1, 3]"));
