@@ -63,6 +63,11 @@ BOOST_AUTO_TEST_CASE(kernels_take_what_their_ops_ask_for) {
           add(esp::recurrence(in, form).h, {h});
         }
   }
+  const Variable weight = leaf({16, 12}, 1);
+  Variable sum = esp::zeros({8, 12});
+  for (const uint64_t which : {2, 3, 4})  // of few rows each, which are joined
+    sum = sum + esp::tanh(esp::matmul(leaf({8, 16}, which), weight));
+  add(sum, {weight});
   const int before = esp::num_threads();
   esp::set_num_threads(3);
   const auto plan = esp::compile(step_of(results), {}, {});
@@ -100,11 +105,13 @@ BOOST_AUTO_TEST_CASE(kernels_take_what_their_ops_ask_for) {
                  1 << 20);
       return taken;
     };
+    (void)taken_beside(bytes);  // kernels of products are chosen when they are first bound
     BOOST_TEST(taken_beside(bytes) == 0, node.op->name() << " " << node.outputs[0].shape.str());
     BOOST_TEST(taken_beside(esp::aligned_bytes(bytes) - esp::aligned_bytes(1)) > 0,
                node.op->name() << " " << node.outputs[0].shape.str());
   }
   for (const char* op : {"conv", "conv_transpose", "conv_kernels"}) BOOST_TEST(counts[op] > 0, op);
+  BOOST_TEST(counts["sum_of_products"] > 0);
   for (const char* op : {"attention", "attention_gradient"}) BOOST_TEST(counts[op] == 2, op);
   for (const char* op : {"recurrence", "recurrence_gradient"}) BOOST_TEST(counts[op] == 16, op);
   esp::set_num_threads(before);
