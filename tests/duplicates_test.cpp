@@ -210,6 +210,22 @@ BOOST_AUTO_TEST_CASE(parts_of_a_batch_normalization_store_nothing_for_each_other
 
 /// A sum of 16-bit values that only the gradient reads again: keeping these for it takes as many bytes as the
 /// sum of two of them, and more than that of three, although fewer would be moved.
+/// Storing a value and reading it again moves it twice.
+BOOST_AUTO_TEST_CASE(what_is_made_of_more_than_it_takes_to_store_is_stored) {
+  const esp::Shape shape{256, 1024};
+  for (const uint64_t sources : {1, 3}) BOOST_TEST_CONTEXT(sources << " sources") {
+      Variable x = esp::parameter(leaf_values(shape, 0)) * 2.0;
+      for (uint64_t i = 1; i < sources; ++i) x = x + esp::parameter(leaf_values(shape, i));
+      esp::Graph graph = frozen({x - esp::mean(x)});
+      const std::vector<esp::Tensor> expected = run(graph);
+      esp::fuse_pointwise(graph);
+      esp::verify(graph, "fuse_pointwise");
+      BOOST_TEST(difference(run(graph)[0], expected[0]) < 1e-4);
+      // The sources, for one of them once more; the result, and otherwise what is stored.
+      BOOST_TEST(bytes_moved(graph, shape.elements()) == (sources == 1 ? 3 : 6) * 4 * shape.elements());
+    }
+}
+
 BOOST_AUTO_TEST_CASE(no_more_is_kept_for_the_gradient) {
   // How many sums are computed again, of sums of so many terms.
   const auto copied = [](const std::vector<size_t>& counts) {
