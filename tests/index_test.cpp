@@ -177,10 +177,11 @@ BOOST_AUTO_TEST_CASE(gradients_name_the_function_that_was_called) {
     const char* function;
     esp::Variable loss, by;
     int64_t wrong;
+    const char* noun = "index";
   } cases[] = {
       {"pick", esp::pick(w, at), w, 4},
-      {"softmax_cross_entropy", esp::softmax_cross_entropy(w, at, {.label_smoothing = 0.1}), w, 4},
-      {"nll_loss", esp::nll_loss(w, at), w, -1},
+      {"softmax_cross_entropy", esp::softmax_cross_entropy(w, at, {.label_smoothing = 0.1}), w, 4, "label"},
+      {"nll_loss", esp::nll_loss(w, at), w, -1, "label"},
       {"gather", esp::gather(w, at), w, 3},
       {"gather", esp::gather(w, at, 1), w, -5},
       {"Embedding", words(at), words.parameter("weight"), -1},
@@ -190,7 +191,7 @@ BOOST_AUTO_TEST_CASE(gradients_name_the_function_that_was_called) {
   for (const auto& c : cases) {
     const esp::Executor executor = esp::sum(c.loss).gradient(c.by).get_executor();
     BOOST_CHECK_EXCEPTION(executor.run({{"at", esp::full({3}, c.wrong, esp::int64)}}), esp::IndexError,
-                          says({std::string(c.function) + ": index " + std::to_string(c.wrong)}));
+                          says({std::string(c.function) + ": " + c.noun + " " + std::to_string(c.wrong)}));
   }
   const esp::Executor counts = esp::bincount(at, {.weights = esp::ones({3}), .length = 4}).get_executor();
   BOOST_CHECK_EXCEPTION(counts.run({{"at", esp::full({3}, -1, esp::int64)}}), esp::IndexError,

@@ -204,7 +204,8 @@ BOOST_AUTO_TEST_CASE(several_feeds) {
                         espalier::testing::says({"2", "zip(", here()}));
   BOOST_CHECK_EXCEPTION(loss.get_executor({.optimizer = sgd, .accumulate = 2}), esp::UnsupportedError,
                         espalier::testing::says({"8 and 4", "zip(", here()}));
-  const Variable x = esp::placeholder("x", {4, 3}), y = esp::placeholder("y", {4, 3});
+  const Variable x = esp::placeholder("x", {4, 3}, esp::float64),
+                 y = esp::placeholder("y", {4, 3}, esp::float64);
   const esp::Executor executor =
       esp::mean(x * w - y).get_executor({.optimizer = sgd, .devices = {esp::cpu(0), esp::cpu(1)}});
   BOOST_CHECK_EXCEPTION(
