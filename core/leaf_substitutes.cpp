@@ -10,14 +10,16 @@ namespace {
 
 thread_local const LeafSubstitutes* substitutes = nullptr;
 
+LeafSubstitutes with_outer(LeafSubstitutes inner) {
+  LeafSubstitutes all = substitutes ? *substitutes : LeafSubstitutes();
+  for (auto& [leaf, value] : inner) all.insert_or_assign(leaf, substitute_of(value));
+  return all;
+}
+
 }  // namespace
 
-SubstitutesScope::SubstitutesScope(LeafSubstitutes inner) : before_(substitutes) {
-  if (before_) all_ = *before_;
-  for (auto& [leaf, value] : inner) all_.insert_or_assign(leaf, substitute_of(value));
-  substitutes = &all_;
-}
-SubstitutesScope::~SubstitutesScope() { substitutes = before_; }
+SubstitutesScope::SubstitutesScope(LeafSubstitutes inner)
+    : all_(with_outer(std::move(inner))), scope_(substitutes, &all_) {}
 
 const LeafSubstitutes* leaf_substitutes() { return substitutes; }
 
@@ -27,7 +29,6 @@ Variable substitute_of(const Variable& x) {
   return found == substitutes->end() ? x : found->second;
 }
 
-WithoutSubstitutes::WithoutSubstitutes() : before_(std::exchange(substitutes, nullptr)) {}
-WithoutSubstitutes::~WithoutSubstitutes() { substitutes = before_; }
+WithoutSubstitutes::WithoutSubstitutes() : scope_(substitutes, nullptr) {}
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 #pragma once
 #include <unordered_map>
 
+#include "espalier/core/scoped_value.h"
 #include "espalier/core/variable.h"
 
 namespace espalier {
@@ -13,13 +14,10 @@ using LeafSubstitutes = std::unordered_map<const Node*, Variable>;
 class SubstitutesScope {
  public:
   explicit SubstitutesScope(LeafSubstitutes substitutes);
-  ~SubstitutesScope();
-  SubstitutesScope(const SubstitutesScope&) = delete;
-  SubstitutesScope& operator=(const SubstitutesScope&) = delete;
 
  private:
   LeafSubstitutes all_;
-  const LeafSubstitutes* before_;
+  ScopedValue<const LeafSubstitutes*> scope_;
 };
 
 /// Those of this thread; null if there are none.
@@ -31,12 +29,9 @@ Variable substitute_of(const Variable& x);
 class WithoutSubstitutes {
  public:
   WithoutSubstitutes();
-  ~WithoutSubstitutes();
-  WithoutSubstitutes(const WithoutSubstitutes&) = delete;
-  WithoutSubstitutes& operator=(const WithoutSubstitutes&) = delete;
 
  private:
-  const LeafSubstitutes* before_;
+  ScopedValue<const LeafSubstitutes*> scope_;
 };
 
 }  // namespace espalier

@@ -13,6 +13,7 @@
 #include "espalier/core/call_site.h"
 #include "espalier/core/error.h"
 #include "espalier/core/op.h"
+#include "espalier/core/scoped_value.h"
 #include "espalier/core/variable.h"
 
 namespace espalier {
@@ -216,13 +217,10 @@ BuildContext& build_context();
 /// Sets how nodes are made, for a scope.
 class BuildScope {
  public:
-  explicit BuildScope(const BuildContext& now) : before_(build_context()) { build_context() = now; }
-  ~BuildScope() { build_context() = before_; }
-  BuildScope(const BuildScope&) = delete;
-  BuildScope& operator=(const BuildScope&) = delete;
+  explicit BuildScope(const BuildContext& now) : scope_(build_context(), now) {}
 
  private:
-  BuildContext before_;
+  ScopedValue<BuildContext> scope_;
 };
 
 /// Nodes made while it lives carry the line `where` and the name of the function that constructs it, unless
@@ -233,31 +231,25 @@ class CallScope {
   explicit CallScope(const std::source_location& where, std::string_view function = {},
                      std::source_location own = std::source_location::current())
       : CallScope(CallSite(where, function.data() ? function.data() : own.function_name())) {}
-  explicit CallScope(const CallSite& site) : site_(site), before_(build_context().where) {
-    if (!before_) build_context().where = &site_;
-  }
-  ~CallScope() { build_context().where = before_; }
+  explicit CallScope(const CallSite& site) : CallScope(site, build_context().where) {}
   /// Its own, which build_context() has if no outer one lives.
   const CallSite& site() const { return site_; }
-  CallScope(const CallScope&) = delete;
-  CallScope& operator=(const CallScope&) = delete;
 
  private:
+  CallScope(const CallSite& site, const CallSite*& now) : site_(site), scope_(now, now ? now : &site_) {}
+
   CallSite site_;
-  const CallSite* before_;
+  ScopedValue<const CallSite*> scope_;
 };
 
 /// While it lives, nodes and errors carry their own lines, also within a CallScope: code of the user's runs,
 /// which a library function has called, or nodes are computed that have lines of their own.
 class OwnLines {
  public:
-  OwnLines() : before_(std::exchange(build_context().where, nullptr)) {}
-  ~OwnLines() { build_context().where = before_; }
-  OwnLines(const OwnLines&) = delete;
-  OwnLines& operator=(const OwnLines&) = delete;
+  OwnLines() : scope_(build_context().where, nullptr) {}
 
  private:
-  const CallSite* before_;
+  ScopedValue<const CallSite*> scope_;
 };
 
 /// Runs a function of the user's that a library function calls: errors have the lines of the calls in it, and

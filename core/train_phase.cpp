@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <utility>
 
 #include "espalier/core/error.h"
 #include "espalier/core/first_input.h"
@@ -51,12 +50,10 @@ void check_alike(const Variable& training, const Variable& inference) {
 
 }  // namespace
 
-InferencePhase::InferencePhase() : before_(std::exchange(inference_phase, true)) {}
-InferencePhase::~InferencePhase() { inference_phase = before_; }
+InferencePhase::InferencePhase() : scope_(inference_phase, true) {}
 bool in_inference_phase() { return inference_phase; }
 
-InferenceGradients::InferenceGradients() : before_(std::exchange(inference_gradients, true)) {}
-InferenceGradients::~InferenceGradients() { inference_gradients = before_; }
+InferenceGradients::InferenceGradients() : scope_(inference_gradients, true) {}
 bool writes_inference_gradients() { return inference_gradients; }
 bool has_phases() { return any_phases.load(std::memory_order_relaxed); }
 

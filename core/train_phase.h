@@ -3,6 +3,7 @@
 #include <source_location>
 
 #include "espalier/core/function_ref.h"
+#include "espalier/core/scoped_value.h"
 #include "espalier/core/variable.h"
 
 namespace espalier {
@@ -24,12 +25,9 @@ Variable in_train_phase(const Variable& training, FunctionRef<Variable()> infere
 class InferencePhase {
  public:
   InferencePhase();
-  ~InferencePhase();
-  InferencePhase(const InferencePhase&) = delete;
-  InferencePhase& operator=(const InferencePhase&) = delete;
 
  private:
-  bool before_;
+  ScopedValue<bool> scope_;
 };
 bool in_inference_phase();
 
@@ -38,12 +36,9 @@ bool in_inference_phase();
 class InferenceGradients {
  public:
   InferenceGradients();
-  ~InferenceGradients();
-  InferenceGradients(const InferenceGradients&) = delete;
-  InferenceGradients& operator=(const InferenceGradients&) = delete;
 
  private:
-  bool before_;
+  ScopedValue<bool> scope_;
 };
 bool writes_inference_gradients();
 /// Whether any node of this process chooses by phase.

@@ -4,6 +4,7 @@
 
 #include "espalier/core/function_ref.h"
 #include "espalier/core/node.h"
+#include "espalier/core/scoped_value.h"
 
 namespace espalier {
 
@@ -12,12 +13,9 @@ namespace espalier {
 class ValuesLater {
  public:
   ValuesLater();
-  ~ValuesLater();
-  ValuesLater(const ValuesLater&) = delete;
-  ValuesLater& operator=(const ValuesLater&) = delete;
 
  private:
-  bool before_;
+  ScopedValue<bool> scope_;
 };
 
 /// Whether `x` is an eager value on the CPU, for which `apply_by` may compute.

@@ -135,8 +135,7 @@ std::optional<std::vector<Variable>> with_substitutes(std::span<const Variable* 
 
 }  // namespace
 
-ValuesLater::ValuesLater() : before_(std::exchange(values_later, true)) {}
-ValuesLater::~ValuesLater() { values_later = before_; }
+ValuesLater::ValuesLater() : scope_(values_later, true) {}
 
 bool is_eager_on_cpu(const Variable& x) {
   return !x.node()->lazy && !x.node()->waits && !build_context().lazy && !deferring() &&

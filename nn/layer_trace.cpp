@@ -10,8 +10,7 @@ thread_local LayerTrace* current_trace = nullptr;
 
 }  // namespace
 
-LayerTrace::LayerTrace() : before_(current_trace) { current_trace = this; }
-LayerTrace::~LayerTrace() { current_trace = before_; }
+LayerTrace::LayerTrace() : scope_(current_trace, this) {}
 
 LayerTrace* LayerTrace::current() { return current_trace; }
 

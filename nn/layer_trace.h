@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "espalier/core/scoped_value.h"
 #include "espalier/core/variable.h"
 
 namespace espalier::nn {
@@ -20,9 +21,6 @@ class LayerTrace {
   };
 
   LayerTrace();
-  ~LayerTrace();
-  LayerTrace(const LayerTrace&) = delete;
-  LayerTrace& operator=(const LayerTrace&) = delete;
 
   /// In the order in which they began.
   const std::vector<Call>& calls() const { return calls_; }
@@ -34,7 +32,7 @@ class LayerTrace {
 
  private:
   std::vector<Call> calls_;
-  LayerTrace* before_;
+  ScopedValue<LayerTrace*> scope_;
 };
 
 }  // namespace espalier::nn

@@ -1,7 +1,5 @@
 #include "espalier/executor/communicators/caller.h"
 
-#include <utility>
-
 namespace espalier {
 
 namespace {
@@ -9,13 +7,9 @@ thread_local const CallSite* caller = nullptr;
 }  // namespace
 
 CallerScope::CallerScope(const std::source_location& where, const char* function)
-    : site_(where, function), before_(caller) {
-  if (!caller) caller = &site_;
-}
-CallerScope::~CallerScope() { caller = before_; }
+    : site_(where, function), scope_(caller, caller ? caller : &site_) {}
 
-WithoutCaller::WithoutCaller() : before_(std::exchange(caller, nullptr)) {}
-WithoutCaller::~WithoutCaller() { caller = before_; }
+WithoutCaller::WithoutCaller() : scope_(caller, nullptr) {}
 
 CallSite caller_or(const std::source_location& own) { return caller ? *caller : CallSite(own); }
 

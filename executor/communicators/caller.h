@@ -1,6 +1,7 @@
 // CallerScope: the function of the user's that communicates, as errors on all ranks name it.
 #pragma once
 #include "espalier/core/call_site.h"
+#include "espalier/core/scoped_value.h"
 
 namespace espalier {
 
@@ -10,25 +11,19 @@ class CallerScope {
  public:
   /// `function`, a literal, is its name.
   CallerScope(const std::source_location& where, const char* function);
-  ~CallerScope();
-  CallerScope(const CallerScope&) = delete;
-  CallerScope& operator=(const CallerScope&) = delete;
 
  private:
   CallSite site_;
-  const CallSite* before_;
+  ScopedValue<const CallSite*> scope_;
 };
 
 /// While it lives, there is none: a function of the user's runs, which may call others.
 class WithoutCaller {
  public:
   WithoutCaller();
-  ~WithoutCaller();
-  WithoutCaller(const WithoutCaller&) = delete;
-  WithoutCaller& operator=(const WithoutCaller&) = delete;
 
  private:
-  const CallSite* before_;
+  ScopedValue<const CallSite*> scope_;
 };
 
 /// That call, or the line `own` if there is none.

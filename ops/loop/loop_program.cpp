@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "espalier/core/error.h"
+#include "espalier/core/scoped_value.h"
 #include "espalier/ops/loop/scan_draws.h"
 
 namespace espalier {
@@ -13,17 +14,6 @@ namespace espalier {
 namespace {
 
 thread_local int64_t steps_before = 0;  // those of the user's loop in front of the segment whose steps run
-
-class InSegment {
- public:
-  explicit InSegment(int64_t before) : before_(std::exchange(steps_before, before)) {}
-  ~InSegment() { steps_before = before_; }
-  InSegment(const InSegment&) = delete;
-  InSegment& operator=(const InSegment&) = delete;
-
- private:
-  int64_t before_;
-};
 
 }  // namespace
 
@@ -112,7 +102,7 @@ void LoopProgram::begin() {
 
 void LoopProgram::step(int64_t number, int64_t element, const StepWatch* watch) {
   const int64_t place = steps_before + body_->first_step + element * std::max<int64_t>(1, body_->segment);
-  const InSegment segment(body_->segment ? place : 0);
+  const ScopedValue<int64_t> segment(steps_before, body_->segment ? place : 0);
   const OwnLines lines;
   for (Call& call : calls_) try {
       if (call.draw) call.kernel.random = streams_.of(*call.draw, number);

@@ -18,9 +18,6 @@ MatmulPrecision matmul_precision() {
   return tf32_allowed.load(std::memory_order_relaxed) ? MatmulPrecision::tf32 : MatmulPrecision::ieee;
 }
 
-MatmulPrecisionScope::MatmulPrecisionScope(MatmulPrecision precision) : before_(chosen) {
-  chosen = precision;
-}
-MatmulPrecisionScope::~MatmulPrecisionScope() { chosen = before_; }
+MatmulPrecisionScope::MatmulPrecisionScope(MatmulPrecision precision) : scope_(chosen, precision) {}
 
 }  // namespace espalier

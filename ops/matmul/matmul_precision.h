@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "espalier/core/scoped_value.h"
+
 namespace espalier {
 
 /// `ieee`: float32 throughout. `tf32`: operands are rounded to 10 bits of mantissa for tensor cores, which
@@ -21,12 +23,9 @@ MatmulPrecision matmul_precision();
 class MatmulPrecisionScope {
  public:
   explicit MatmulPrecisionScope(MatmulPrecision precision);
-  ~MatmulPrecisionScope();
-  MatmulPrecisionScope(const MatmulPrecisionScope&) = delete;
-  MatmulPrecisionScope& operator=(const MatmulPrecisionScope&) = delete;
 
  private:
-  std::optional<MatmulPrecision> before_;
+  ScopedValue<std::optional<MatmulPrecision>> scope_;
 };
 
 }  // namespace espalier

@@ -10,8 +10,7 @@ std::atomic<bool> once{false};
 }  // namespace
 
 bool may_tune() { return tune_now; }
-TuneScope::TuneScope(bool tune) : before_(tune_now) { tune_now = tune; }
-TuneScope::~TuneScope() { tune_now = before_; }
+TuneScope::TuneScope(bool tune) : scope_(tune_now, tune) {}
 
 bool runs_once() { return once.load(std::memory_order_relaxed); }
 void set_runs_once(bool now) { once.store(now, std::memory_order_relaxed); }

@@ -1,5 +1,6 @@
 // Whether products are measured when they are bound.
 #pragma once
+#include "espalier/core/scoped_value.h"
 
 namespace espalier {
 
@@ -11,12 +12,9 @@ bool may_tune();
 class TuneScope {
  public:
   explicit TuneScope(bool tune);
-  ~TuneScope();
-  TuneScope(const TuneScope&) = delete;
-  TuneScope& operator=(const TuneScope&) = delete;
 
  private:
-  bool before_;
+  ScopedValue<bool> scope_;
 };
 
 /// Whether this process computes each product so few times that the code which oneDNN makes for it, 3 to 30

@@ -8,8 +8,7 @@ namespace {
 thread_local bool measuring = false;
 }
 
-MeasuringScope::MeasuringScope() : before_(measuring) { measuring = true; }
-MeasuringScope::~MeasuringScope() { measuring = before_; }
+MeasuringScope::MeasuringScope() : scope_(measuring, true) {}
 bool MeasuringScope::lives() { return measuring; }
 bool MeasuringScope::wanted() { return measuring && may_tune(); }
 

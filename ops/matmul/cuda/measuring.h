@@ -1,5 +1,6 @@
 // Whether kernels that are being bound measure their algorithms.
 #pragma once
+#include "espalier/core/scoped_value.h"
 
 namespace espalier::cu {
 
@@ -9,16 +10,13 @@ namespace espalier::cu {
 class MeasuringScope {
  public:
   MeasuringScope();
-  ~MeasuringScope();
-  MeasuringScope(const MeasuringScope&) = delete;
-  MeasuringScope& operator=(const MeasuringScope&) = delete;
   /// Whether one lives in this thread: what was measured before is taken.
   static bool lives();
   /// The same, but false where `may_tune` is.
   static bool wanted();
 
  private:
-  bool before_;
+  ScopedValue<bool> scope_;
 };
 
 }  // namespace espalier::cu
