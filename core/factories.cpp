@@ -1,8 +1,11 @@
 // zeros, arange, randn … : the functions that make tensors.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <vector>
 
 #include "espalier/core/cpu/cast_row.h"
 #include "espalier/core/cpu/vectorize.h"
@@ -184,6 +187,42 @@ void throw_ragged(const std::source_location& where) {
   throw error;
 }
 
+namespace {
+
+/// `dtype` is empty for that of the numbers.
+Tensor tensor_of_numbers(std::span<const ListedNumber> numbers, const Shape& shape,
+                         std::optional<DType> dtype, const std::source_location& where) {
+  const auto is_real_number = [](const ListedNumber& number) { return is_real(number.dtype); };
+  return located(where, [&] {
+    if (!dtype) dtype = std::ranges::any_of(numbers, is_real_number) ? float32 : int64;
+    Tensor result(shape, *dtype);
+    visit_stored(*dtype, [&]<class T>(TypeTag<T>) {
+      T* to = static_cast<T*>(result.address());
+      for (const ListedNumber& number : numbers) {
+        if (number.overflows) throw TypeError("tensor: a number is beyond the range of double");
+        if (!is_real_number(number) && !number.fits_integer)
+          throw TypeError(
+              fmt::format("tensor: {:.0f} is above the largest int64, {}", number.real, INT64_MAX));
+        *to++ = is_real_number(number) ? exact<T>(number.real) : exact<T>(number.integer);
+      }
+    });
+    return result;
+  });
+}
+
+Tensor tensor_of_rows(std::initializer_list<std::initializer_list<ListedNumber>> rows,
+                      std::optional<DType> dtype, const std::source_location& where) {
+  const size_t columns = rows.size() ? rows.begin()->size() : 0;
+  std::vector<ListedNumber> numbers;
+  for (const auto& row : rows) {
+    if (row.size() != columns) throw_ragged(where);
+    numbers.insert(numbers.end(), row.begin(), row.end());
+  }
+  return tensor_of_numbers(numbers, {rows.size(), columns}, dtype, where);
+}
+
+}  // namespace
+
 Tensor Number::as(DType other) const {
   const bool beyond = is_small_integer(other) && !has_number(other, real);
   if (beyond || (!is_real(other) && other != DType::boolean && !fits_integer && real != std::trunc(real)))
@@ -196,4 +235,20 @@ Tensor Number::as(DType other) const {
 }
 
 }  // namespace detail
+
+Tensor tensor(std::initializer_list<detail::ListedNumber> values, std::source_location where) {
+  return detail::tensor_of_numbers(values, {values.size()}, std::nullopt, where);
+}
+Tensor tensor(std::initializer_list<detail::ListedNumber> values, DType dtype, std::source_location where) {
+  return detail::tensor_of_numbers(values, {values.size()}, dtype, where);
+}
+Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows,
+              std::source_location where) {
+  return detail::tensor_of_rows(rows, std::nullopt, where);
+}
+Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows, DType dtype,
+              std::source_location where) {
+  return detail::tensor_of_rows(rows, dtype, where);
+}
+
 }  // namespace espalier

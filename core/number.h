@@ -41,5 +41,11 @@ struct Number {
   bool overflows = false;     // finite as a long double, but beyond the doubles
 };
 
+/// An element of a list of numbers of several types.
+struct ListedNumber : Number {
+  template <class T>
+  requires std::is_arithmetic_v<T> ListedNumber(T number) : Number(number) {}
+};
+
 }  // namespace detail
 }  // namespace espalier

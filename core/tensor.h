@@ -130,7 +130,8 @@ class Tensor {
     Where where;
   };
   Tensor operator[](const RowNumber& row) const;
-  /// Its rows, as t[0], t[1] and so on: `for (const Tensor& row : t)`. Throws ShapeError for a scalar.
+  /// Its rows, as t[0], t[1] and so on: `for (const Tensor& row : t)`. Throws ShapeError for a scalar,
+  /// and TypeError if there is no tensor.
   class RowIterator;
   RowIterator begin() const;
   RowIterator end() const;
@@ -345,6 +346,15 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
                                 {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}, dtype,
                                 where);
 }
+/// Lists of several types, `tensor({1, 2.5})`: float32 if any number is real, else int64.
+Tensor tensor(std::initializer_list<detail::ListedNumber> values,
+              std::source_location where = std::source_location::current());
+Tensor tensor(std::initializer_list<detail::ListedNumber> values, DType dtype,
+              std::source_location where = std::source_location::current());
+Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows,
+              std::source_location where = std::source_location::current());
+Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows, DType dtype,
+              std::source_location where = std::source_location::current());
 /// The same of rank 3.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor

@@ -36,18 +36,21 @@ void Module::replace_part(std::string_view path, std::shared_ptr<ModuleState> pa
   });
 }
 
+void check_is_parameter(std::string_view what, const Variable& x) {
+  if (x.defined() && is_parameter(x.node()->op())) return;
+  throw Error(fmt::format("{}: it is {}, not a parameter", what,
+                          !x.defined()               ? "undefined"
+                          : x.node()->op().is_leaf() ? fmt::format("a {}", x.node()->op().name())
+                                                     : "the result of an operation"));
+}
+
 Variable Module::add_parameter(std::string name, const Tensor& value, Where where) {
   return add_parameter(name, espalier::parameter(value, name, where), where);
 }
 
 Variable Module::add_parameter(std::string name, const Variable& parameter, Where where) {
   return located(where, [&] {
-    if (!parameter.defined() || !is_parameter(parameter.node()->op()))
-      throw Error(fmt::format("'{}' cannot be added: it is {}, not a parameter", name,
-                              !parameter.defined() ? "undefined"
-                              : parameter.node()->op().is_leaf()
-                                  ? fmt::format("a {}", parameter.node()->op().name())
-                                  : "the result of an operation"));
+    check_is_parameter(fmt::format("'{}' cannot be added", name), parameter);
     state_->add_slot(std::move(name), {parameter.shape(), parameter.dtype(), parameter});
     return parameter;
   });

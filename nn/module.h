@@ -63,6 +63,13 @@ class Module {
   /// The same parameter as another module's: they train as one. Throws Error if it is not a parameter.
   Variable add_parameter(std::string name, const Variable& parameter, Where where = Where::current());
 
+  /// Ties the parameter of a layer to another module's: they train as one, and the layer's former value is
+  /// dropped. `net.tie("head.weight", net.wte.parameter("weight"))` for a Dense head that has not learned its
+  /// width, too. Trees and executors that were made before keep the old one. Throws Error if there is no
+  /// such parameter, if it is a member of a module of one's own (see add_parameter), and if the other is no
+  /// parameter; ShapeError, TypeError and DeviceError unless it fits.
+  void tie(std::string_view path, const Variable& parameter, Where where = Where::current()) const;
+
   /// A buffer with that initial value: a state() that is saved, loaded, moved and cloned with the parameters,
   /// and not trained. A forward pass writes it by `with_assignment`. Throws Error as `add`.
   Variable add_buffer(std::string name, const Tensor& value, Where where = Where::current());

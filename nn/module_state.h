@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "espalier/core/train_phase.h"
 #include "espalier/nn/init.h"
@@ -36,6 +37,9 @@ struct ParameterSlot {
   /// A leaf of its kind with that value.
   Variable make(const Tensor& value, std::string_view name, const std::source_location& where) const;
 };
+
+/// Throws Error, which begins with `what`, unless x is a parameter.
+void check_is_parameter(std::string_view what, const Variable& x);
 
 class LayerState;
 
@@ -81,6 +85,8 @@ class ModuleState {
   std::vector<NamedModule> modules() const;
   /// The part of that path; null if there is none.
   std::shared_ptr<ModuleState> part(std::string_view path) const;
+  /// The parameter or buffer of that path, and the module that it is of; null if there is none.
+  std::pair<ParameterSlot*, ModuleState*> slot(std::string_view path);
   /// How errors and summaries name it: "Dense".
   virtual std::string_view kind() const { return "module"; }
   /// How prints name it.

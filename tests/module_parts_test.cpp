@@ -6,17 +6,20 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/executor/kit/summary.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/batch_norm.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
+#include "espalier/nn/embedding.h"
 #include "espalier/nn/lambda.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/nn/transformer.h"
 #include "espalier/nn/vision/models.h"
 #include "espalier/ops/ops.h"
+#include "espalier/optim/sgd.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -324,6 +327,66 @@ BOOST_AUTO_TEST_CASE(parts_are_replaced) {
                         says({"replace it there", here()}));
   BOOST_CHECK_EXCEPTION(list.replace(2, Relu()), esp::IndexError, says({"2", here()}));
   static_assert(!std::is_assignable_v<Layer, Dense> && std::is_assignable_v<Layer&, Dense>);
+}
+
+BOOST_AUTO_TEST_CASE(parameters_are_tied) {
+  struct Net : ModuleOf<Net> {
+    Net with_parts(const ClonedParts& parts) const {
+      Net copy(*this);
+      parts.reset(copy);
+      copy.table = parts.of(table);
+      copy.body = parts.of(body);
+      return copy;
+    }
+    Variable operator()(const Variable& words) const { return body(table(words)); }
+    Embedding table = add("table", Embedding(5, 3));
+    Sequential body = add("body", Sequential{Gated(), Dense(5, {.bias = false})});
+  };
+  esp::seed(3);
+  Net net;
+  const Variable words = esp::tensor({0, 4, 2});
+  const Variable weight = net.table.parameter("weight");
+  net.body.replace("0", Dense(3, 3));
+  net.tie("body.1.weight", weight);  // of a layer that has not learned its width
+  BOOST_TEST((net(words).shape() == esp::Shape{3, 5}));
+  BOOST_TEST(net.parameters().size() == 3u);
+  BOOST_TEST(net.parameter("table.weight").node() == net.body.get_module("1").parameter("weight").node());
+  const Net clone = net.clone();
+  BOOST_TEST(clone.parameter("table.weight").node() == clone.body.get_module("1").parameter("weight").node());
+
+  // Both uses of the parameter have their share of its gradient, eagerly and in a plan.
+  const auto loss_of = [&](const Net& n, const Variable& w) { return esp::sum(esp::square(n(w))); };
+  const Variable b = net.parameter("body.0.bias"), w = net.parameter("body.0.weight");
+  const Variable hidden = esp::linear(esp::gather(weight, words), w) + b;
+  const Variable by_hand = esp::sum(esp::square(esp::linear(hidden, weight)));
+  BOOST_TEST(difference(loss_of(net, words).gradient(weight).value(), by_hand.gradient(weight).value()) == 0);
+  const auto epoch = [&](const Net& n) {
+    const esp::data::Distributor feed({words.value()}, {.batch_size = 3});
+    const auto [fed] = feed.get_output_graphs<1>();
+    loss_of(n, fed).get_executor({.optimizer = esp::optim::Sgd({.lr = 0.01})}).step();
+    return n.parameter("table.weight").value().clone();
+  };
+  const esp::Tensor before = weight.value().clone(), slope = loss_of(net, words).gradient(weight).value();
+  BOOST_TEST(difference(epoch(clone), (Variable(before) - 0.01 * Variable(slope)).value()) < 1e-6);
+
+  // A known weight is let go of, and a frozen layer freezes what it gets.
+  Dense head(3, 5, {.bias = false});
+  head.tie("weight", weight);
+  BOOST_TEST(head.parameter("weight").node() == weight.node());
+
+  BOOST_CHECK_EXCEPTION(net.tie("body.2.weight", weight), esp::Error,
+                        says({"no parameter 'body.2.weight'", here()}));
+  BOOST_CHECK_EXCEPTION(net.tie("body", weight), esp::Error, says({"no parameter 'body'", here()}));
+  BOOST_CHECK_EXCEPTION(net.tie("body.0.bias", weight), esp::ShapeError,
+                        says({"'body.0.bias'", "[3]", "[5, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(Dense(4, {.bias = false}).tie("weight", weight), esp::ShapeError,
+                        says({"[4, -1]", "[5, 3]", here()}));
+  BOOST_CHECK_EXCEPTION(head.tie("weight", esp::parameter(esp::zeros({5, 3}, esp::float64))), esp::TypeError,
+                        says({"float32", "float64", here()}));
+  BOOST_CHECK_EXCEPTION(head.tie("weight", weight * 1.0), esp::Error,
+                        says({"'weight'", "not a parameter", here()}));
+  BOOST_CHECK_EXCEPTION(Gated().tie("gain", esp::parameter(esp::ones({4}))), esp::Error,
+                        says({"'gain'", "add_parameter", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -64,6 +64,19 @@ BOOST_AUTO_TEST_CASE(making_them) {
                         says({"3", "[2, 2]", here()}));
   BOOST_CHECK_EXCEPTION(esp::tensor_from(std::vector<bool>{true}, {2}), esp::ShapeError, says({here()}));
   BOOST_CHECK_EXCEPTION(esp::tensor({{1, 2}, {3}}), esp::ShapeError, says({"differ", here()}));
+  // Numbers of several types.
+  const int64_t many = (int64_t{1} << 53) + 1;
+  BOOST_TEST(difference(esp::tensor({1, 2.5}), esp::tensor({1.0f, 2.5f})) == 0);
+  BOOST_TEST(difference(esp::tensor({{1, 2.5f}, {3.0, -4}}), esp::tensor({{1.0f, 2.5f}, {3.0f, -4.0f}})) ==
+             0);
+  BOOST_TEST(esp::tensor({1, many}).at<int64_t>({1}) == many);
+  BOOST_TEST(esp::tensor({1.0, many}, esp::int64).at<int64_t>({1}) == many);
+  BOOST_TEST((esp::tensor({true, 2}).dtype() == esp::int64));
+  BOOST_TEST((esp::tensor({{1, size_t{2}}}, esp::float64).dtype() == esp::float64));
+  BOOST_TEST((esp::tensor({{1.0}, {2.0}}).shape() == esp::Shape{2, 1}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({{1, 2.5}, {3}}), esp::ShapeError, says({"differ", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({1, 2.5}, esp::int64), esp::TypeError, says({"2.5", "int64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({1, UINT64_MAX}), esp::TypeError, says({"int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::variable({{1.0, 2.0}, {3.0}}), esp::ShapeError, says({"differ", here()}));
   BOOST_CHECK_EXCEPTION(esp::tensor(0.5, esp::int64), esp::TypeError, says({"0.5", here()}));
   BOOST_CHECK_EXCEPTION(esp::tensor({1.0, 1e40}), esp::TypeError, says({"1e+40", here()}));
