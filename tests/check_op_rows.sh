@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless each function of docs/ops.md has a row in the op table: an OpCase whose name begins with the function's.
+# Fails unless each function of docs/ops.md has a row in the op table: an OpCase whose name begins with the function's;
+# and an Operation that is compared with PyTorch, or a reason in tests/peers/without.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,5 +39,9 @@ for name in $(comm -23 <(echo "$functions") <(echo "$rows")); do
 done
 for name in $without; do
   grep -qx -- "$name" <<<"$functions" || { echo "$name stands in $0, and not in docs/ops.md" >&2 && failed=1; }
+done
+compared=$(cat tests/peers/*.py)
+for name in $functions; do
+  grep -qF "\"$name\"" <<<"$compared" || { echo "$name of docs/ops.md has no row in tests/peers, nor a reason in its without.py" >&2 && failed=1; }
 done
 [ -z "${failed:-}" ]

@@ -56,9 +56,9 @@ def draw_parts(d):
     return [d.tensor([batch_of(d), d.integer(1, 4)] + draw_sizes(d, [1] * axes))], {"parts": per_axis(d, axes, 1, 7)}
 
 
-def adaptive(*functions):
+def adaptive(*functions, **options):
     def pooled(x, parts):
-        return functions[x.dim() - 3](x, for_each(parts, x.dim() - 2))
+        return functions[x.dim() - 3](x, for_each(parts, x.dim() - 2), **options)
 
     return pooled
 
@@ -161,6 +161,9 @@ OPERATIONS = [
     Operation("avg_pool", draw_average, avg_pool, special=True),
     Operation("adaptive_max_pool", draw_parts,
               adaptive(F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d), special=True),
+    Operation("adaptive_max_pool_with_indices", draw_parts,
+              adaptive(F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d, return_indices=True),
+              special=True),
     Operation("adaptive_avg_pool", draw_parts,
               adaptive(F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d), special=True),
 ]

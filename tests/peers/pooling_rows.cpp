@@ -70,6 +70,11 @@ std::vector<Row> pooling_rows() {
       {"global_lp_pool", [](const Case& c) -> Outputs { return global_lp_pool(c[0], c.real("p")); }},
       {"adaptive_max_pool",
        [](const Case& c) -> Outputs { return adaptive_max_pool(c[0], c.integers("parts")); }},
+      {"adaptive_max_pool_with_indices",
+       [](const Case& c) -> Outputs {
+         const PooledWithIndices both = adaptive_max_pool_with_indices(c[0], c.integers("parts"));
+         return {both.values, both.indices};
+       }},
       {"adaptive_avg_pool",
        [](const Case& c) -> Outputs { return adaptive_avg_pool(c[0], c.integers("parts")); }},
   };
