@@ -32,6 +32,34 @@ std::vector<Convolution> resnet18_convolutions(int64_t batch, int64_t side) {
   return all;
 }
 
+std::vector<Convolution> mobilenet_convolutions(int64_t batch, int64_t side) {
+  struct Stage {
+    int64_t expansion, channels, blocks, stride;
+  };
+  std::vector<Convolution> all = {
+      {.batch = batch, .in = 3, .out = 32, .side = side, .kernel = 3, .stride = 2, .of_feed = true}};
+  int64_t before = 32, at = side / 2;
+  for (const Stage& stage : {Stage{1, 16, 1, 1}, Stage{6, 24, 2, 2}, Stage{6, 32, 3, 2}, Stage{6, 64, 4, 2},
+                             Stage{6, 96, 3, 1}, Stage{6, 160, 3, 2}, Stage{6, 320, 1, 1}})
+    for (int64_t block = 0; block < stage.blocks; ++block) {
+      const int64_t wide = before * stage.expansion, stride = block == 0 ? stage.stride : 1;
+      if (stage.expansion > 1)
+        all.push_back({.batch = batch, .in = before, .out = wide, .side = at, .kernel = 1});
+      all.push_back({.batch = batch,
+                     .in = wide,
+                     .out = wide,
+                     .side = at,
+                     .kernel = 3,
+                     .stride = stride,
+                     .groups = wide});
+      at /= stride;
+      all.push_back({.batch = batch, .in = wide, .out = stage.channels, .side = at, .kernel = 1});
+      before = stage.channels;
+    }
+  all.push_back({.batch = batch, .in = before, .out = 1280, .side = at, .kernel = 1});
+  return all;
+}
+
 namespace {
 
 dnnl::engine& engine() {
@@ -66,7 +94,10 @@ Call make_call(const Convolution& c, Part part, dnnl::algorithm algorithm, bool 
     return memory::desc(sizes, memory::data_type::f32, memory::format_tag::any);
   };
   const memory::desc x = any({c.batch, c.in, c.side, c.side}),
-                     kernels = any({c.out, c.in, c.kernel, c.kernel}), y = any({c.batch, c.out, out, out});
+                     kernels = c.groups == 1
+                                   ? any({c.out, c.in, c.kernel, c.kernel})
+                                   : any({c.groups, c.out / c.groups, c.in / c.groups, c.kernel, c.kernel}),
+                     y = any({c.batch, c.out, out, out});
   const memory::dims stride(2, c.stride), padding(2, before);
   const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   const dnnl::convolution_forward::primitive_desc forward(
@@ -125,8 +156,9 @@ espalier::ConvolutionSizes sizes_of(const Convolution& c) {
   espalier::ConvolutionSizes s;
   const int64_t before = c.kernel / 2, out = (c.side + 2 * before - c.kernel) / c.stride + 1;
   s.batch = c.batch;
-  s.in_channels = c.in;
-  s.out_channels = c.out;
+  s.in_channels = c.in / c.groups;
+  s.out_channels = c.out / c.groups;
+  s.groups = c.groups;
   s.in = {1, c.side, c.side};
   s.out = {1, out, out};
   s.kernel = {1, c.kernel, c.kernel};

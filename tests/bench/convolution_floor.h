@@ -13,10 +13,12 @@ struct Convolution {
   int64_t batch, in, out, side, kernel, stride = 1;  // channels `in` and `out`; padded by kernel / 2
   int count = 1;
   bool of_feed = false;  // training needs no gradient of its input
+  int64_t groups = 1;
 };
 
 std::vector<Convolution> document_convolutions(int64_t batch);
 std::vector<Convolution> resnet18_convolutions(int64_t batch, int64_t side);
+std::vector<Convolution> mobilenet_convolutions(int64_t batch, int64_t side);
 
 // Computes all of them once, with gradients for training, each by the fastest of oneDNN's direct and
 // Winograd's algorithm and Espalier's.

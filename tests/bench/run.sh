@@ -3,9 +3,9 @@
 # Workloads: chain mlp inference pointwise gpt vision lstm tagger trees get_executor weight passes; by default
 # all of them.
 # The contestants alternate, so that other load affects them equally; every figure is a median.
-# Next to Espalier it runs libtorch, if installed (Debian: libtorch-dev), and PyTorch, MLX and DyNet, if $PYTORCH,
-# $MLX and $DYNET (by default $PYTORCH) are a Python that has them; for vision, torchvision too. THREADS="1 2" sets the numbers of threads, with one
-# table for each.
+# Next to Espalier it runs libtorch, if installed (Debian: libtorch-dev), and PyTorch, MLX, DyNet and NNabla, if
+# $PYTORCH, $MLX, $DYNET and $NNABLA (by default $PYTORCH) are a Python that has them; for vision, torchvision too.
+# THREADS="1 2" sets the numbers of threads, with one table for each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -35,6 +35,9 @@ if "$MLX" -c 'import mlx.core' 2>/dev/null; then mlx=yes; fi
 DYNET=${DYNET:-$PYTORCH}
 dynet=no
 if "$DYNET" -c 'import dynet' 2>/dev/null; then dynet=yes; fi
+NNABLA=${NNABLA:-$PYTORCH}
+nnabla=no
+if "$NNABLA" -c 'import nnabla' >/dev/null 2>&1; then nnabla=yes; fi
 
 # The best settings for libtorch: the OpenMP build of OpenBLAS, with the processor set if it detects a very old
 # one, and a malloc that keeps freed memory.
@@ -70,6 +73,7 @@ script() { [ $pytorch = no ] || "$PYTORCH" "tests/bench/peer/pytorch/$1.py" "${@
 dynet() {
   [ $dynet = no ] || "$DYNET" "tests/bench/peer/dynet/$1.py" --dynet-autobatch 1 2>/dev/null >>"$results"
 }
+nnabla() { [ $nnabla = no ] || "$NNABLA" tests/bench/peer/nnabla/vision.py "$1" 0 1 2>/dev/null >>"$results"; }
 turn_of() {
   case $1 in
     chain) espalier chain $rounds && libtorch chain $rounds ;;
@@ -89,11 +93,12 @@ turn_of() {
       ;;
     vision)
       for network in document training resnet18 mobilenet; do
-        for how in executor eager; do espalier vision ${network}_$how 0 $rounds; done
-        for how in eager channels_last compiled; do script vision ${network}_$how 0 $rounds; done
+        for how in executor eager bfloat16 floor; do espalier vision ${network}_$how 0 $rounds; done
+        libtorch vision $network 0 $rounds
+        for how in eager channels_last compiled autocast; do script vision ${network}_$how 0 $rounds; done
+        # It takes half a minute for a step of the document's network.
+        if [ $turn = 1 ]; then for how in static dynamic; do nnabla ${network}_$how; done; fi
       done
-      libtorch vision 256 $rounds
-      for network in document resnet18 training; do espalier vision ${network}_floor 0 $rounds; done
       ;;
     lstm)
       for contestant in executor eager; do espalier lstm $contestant $rounds; done
@@ -144,7 +149,7 @@ for count in "${thread_counts[@]}"; do
   if wanted passes; then "$programs/bench_passes" "$turns" >"$build/passes-$count.md"; fi
 done
 
-echo "OpenBLAS takes this processor for a $core; libtorch: $torch (${peer_settings[*]}); PyTorch: $pytorch; MLX: $mlx; DyNet: $dynet"
+echo "OpenBLAS takes this processor for a $core; libtorch: $torch (${peer_settings[*]}); PyTorch: $pytorch; MLX: $mlx; DyNet: $dynet; NNabla: $nnabla"
 for count in "${thread_counts[@]}"; do
   printf '\n%s\n' "threads: $count, medians of $turns turns"
   tests/bench/table.sh "$build/results-$count.txt"

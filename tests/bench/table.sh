@@ -27,7 +27,7 @@ row() {
     "$(over "$best" "$floor")" "$(over "$torch" "$best")" "$(over "$pytorch" "$best")" \
     "$(over "$compiled" "$best")" "$(over "$mlx" "$best")" "$aim"
 }
-# Rows with one or two figures: description, Espalier's, libtorch's, the aim.
+# Rows with one or two figures: description, Espalier's, libtorch's or that of whom the description names, the aim.
 figure() {
   local ours theirs
   ours=$(value "$2") theirs=$(value "$3")
@@ -76,7 +76,12 @@ for network in document training resnet18 mobilenet; do
   esac
   row "$what [ms]" vision_${network}_ _ms
   figure "  PyTorch with channels last" vision_${network}_executor_ms vision_${network}_pytorch_channels_last_ms
+  figure "  NNabla, one graph" vision_${network}_executor_ms vision_${network}_nnabla_static_ms
+  figure "  NNabla, a graph for each run" vision_${network}_eager_ms vision_${network}_nnabla_dynamic_ms
+  figure "  in bfloat16, PyTorch by autocast" vision_${network}_bfloat16_ms vision_${network}_pytorch_autocast_ms
   row "  peak memory of the process [MB]" vision_${network}_ _peak_mb
+  figure "  PyTorch with channels last" vision_${network}_executor_peak_mb vision_${network}_pytorch_channels_last_peak_mb
+  figure "  NNabla, one graph" vision_${network}_executor_peak_mb vision_${network}_nnabla_static_peak_mb
 done
 figure "get_executor, nothing cached [ms]" get_executor_cold_ms - "< 500"
 figure "  and its first step [ms]" first_step_cold_ms -

@@ -2,10 +2,11 @@
 // contestant, which take turns, and of a single one the peak memory of the process. With `trace` the kernels
 // of runs are written there, for Chrome.
 //   document_executor, document_eager  a training step of the network of samples/static_and_dynamic.cpp with
-//                                      256 digits of 8×8, and document_bfloat16 in Precision::bfloat16
+//                                      256 digits of 8×8
 //   resnet18_executor, resnet18_eager  inference of one image of 224×224; mobilenet_… the same
 //   training_executor, training_eager  a training step of ResNet-18 with 16 images of 64×64
-//   document_floor, resnet18_floor, training_floor  the convolutions of these alone
+//   document_bfloat16 and so on        a plan in Precision::bfloat16
+//   document_floor and so on           the convolutions of these alone
 #include <espalier/espalier.h>
 
 #include <functional>
@@ -65,6 +66,7 @@ Contestant floor_of(const std::string& net, int64_t batch) {
   if (net == "document") return {convolution_floor(document_convolutions(batch ? batch : 256), true)};
   if (net == "training") return {convolution_floor(resnet18_convolutions(batch ? batch : 16, 64), true)};
   if (net == "resnet18") return {convolution_floor(resnet18_convolutions(batch ? batch : 1, 224), false)};
+  if (net == "mobilenet") return {convolution_floor(mobilenet_convolutions(batch ? batch : 1, 224), false)};
   return {};
 }
 
