@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iosfwd>
 #include <limits>
 #include <map>
 #include <optional>
@@ -45,6 +46,10 @@ struct History {
   void write_svg(const std::filesystem::path& file,
                  std::source_location where = std::source_location::current()) const;
 };
+
+/// The table of write_csv in aligned columns, with as many digits as the stream has, and "interrupted" below
+/// it if that is so.
+std::ostream& operator<<(std::ostream& out, const History& history);
 
 enum class Event : uint8_t {
   initialize,  ///< `execute` begins

@@ -88,6 +88,28 @@ std::vector<std::vector<double>> matches(const std::string& text, const std::str
 
 BOOST_AUTO_TEST_SUITE(history_files)
 
+BOOST_AUTO_TEST_CASE(a_table_to_read) {
+  esp::History history;
+  history.epochs.push_back(
+      {.loss_mean = 0.25, .samples = 100, .seconds = 0.5, .outputs = {{"accuracy", 0.5}}});
+  history.epochs.push_back(
+      {.loss_mean = 1.0 / 3, .samples = 100, .seconds = 0.25, .outputs = {{"accuracy", 0.75}}});
+  history.interrupted = true;
+  std::ostringstream text, no_epoch;
+  text.precision(3);
+  text << history;
+  BOOST_TEST(text.str() ==
+             "epoch   loss  accuracy  samples  seconds\n"
+             "    1   0.25       0.5      100      0.5\n"
+             "    2  0.333      0.75      100     0.25\n"
+             "interrupted\n");
+  no_epoch << esp::History();
+  BOOST_TEST(no_epoch.str() == "epoch  loss  samples  seconds\n");
+  text.str("");
+  text << example();
+  BOOST_TEST(text.str().find("validation_accuracy") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_table_has_a_row_for_each_epoch) {
   std::istringstream lines(text_of(example(), &esp::History::write_csv));
   std::string line;
