@@ -20,17 +20,27 @@ namespace {
 constexpr double inf = std::numeric_limits<double>::infinity(),
                  not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-double quantile_of(std::vector<double> row, double q, bool skips_nan) {
+using Interpolation = esp::QuantileInterpolation;
+
+double quantile_of(std::vector<double> row, double q, bool skips_nan, Interpolation interpolation) {
   const size_t all = row.size();
   std::erase_if(row, [](double x) { return std::isnan(x); });
   if (row.empty() || (!skips_nan && row.size() < all)) return not_a_number;
   std::ranges::sort(row);
   const double position = q * static_cast<double>(row.size() - 1), below = std::floor(position);
   const double a = row[static_cast<size_t>(below)], b = row[static_cast<size_t>(std::ceil(position))];
+  switch (interpolation) {
+    case Interpolation::lower: return a;
+    case Interpolation::higher: return b;
+    case Interpolation::midpoint: return (a + b) / 2;
+    case Interpolation::nearest: return row[static_cast<size_t>(std::nearbyint(position))];
+    case Interpolation::linear: break;
+  }
   return a + (b - a) * (position - below);
 }
 
-Reference quantiles(double q, size_t axis, bool keep, bool skips_nan) {
+Reference quantiles(double q, size_t axis, bool keep, bool skips_nan,
+                    Interpolation interpolation = Interpolation::linear) {
   return [=](const std::vector<Array>& in) {
     esp::Shape shape = in[0].shape;
     const int64_t count = shape.dims()[axis];
@@ -40,7 +50,7 @@ Reference quantiles(double q, size_t axis, bool keep, bool skips_nan) {
       if (!keep) from.insert(from.begin() + static_cast<std::ptrdiff_t>(axis), 0);
       std::vector<double> row;
       for (from[axis] = 0; from[axis] < count; ++from[axis]) row.push_back(in[0](from));
-      return quantile_of(row, q, skips_nan);
+      return quantile_of(row, q, skips_nan, interpolation);
     });
   };
 }
@@ -66,6 +76,29 @@ BOOST_AUTO_TEST_CASE(along_an_axis) {
                   .reference = quantiles(q, axis, keep, true),
                   .roundings = 3});
       }
+}
+
+BOOST_AUTO_TEST_CASE(between_two_elements) {
+  using enum Interpolation;
+  const esp::Tensor x = numbers({4, 6});
+  for (const Interpolation interpolation : {lower, higher, midpoint, nearest})
+    for (const double q : {0.0, 0.3, 0.5, 0.7, 1.0})  // 0.3 and 0.7 of 6 elements are halfway
+      for (const bool skips_nan : {false, true})
+        check_op({.name = skips_nan ? "nanquantile" : "quantile",
+                  .op =
+                      [=](const Variables& v) {
+                        return skips_nan ? esp::nanquantile(v[0], q, 1, false, interpolation)
+                                         : esp::quantile(v[0], q, 1, false, interpolation);
+                      },
+                  .inputs = {x},
+                  .reference = quantiles(q, 1, false, skips_nan, interpolation),
+                  .roundings = 3});
+  const esp::Variable row = esp::tensor({8.0, 1.0, 4.0, 2.0}, esp::float64);
+  BOOST_TEST(esp::quantile(row, 0.5, lower).item() == 2);
+  BOOST_TEST(esp::quantile(row, 0.5, nearest).item() == 4);  // at 1.5: the even position
+  BOOST_TEST(esp::nanquantile(row, 0.5, higher).item() == 4);
+  BOOST_TEST(difference(esp::quantile(row, {0.1, 0.9}, 0, false, midpoint).value(),
+                        esp::tensor({1.5, 6.0}, esp::float64)) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(of_several_shares_and_of_all_elements) {

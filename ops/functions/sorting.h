@@ -1,6 +1,7 @@
 // Order: sorting, selection by rank, and search in sorted elements. A NaN counts as larger than all numbers;
 // of equal elements the first comes first.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "espalier/core/variable.h"
@@ -25,18 +26,32 @@ ValuesAndIndices kthvalue(const Operand& x, int64_t k, int64_t axis = -1, bool k
 ValuesAndIndices median(const Operand& x, int64_t axis, bool keep_dims = false);
 /// The median of all elements.
 Variable median(const Operand& x);
-/// The value below which a share `q` of the elements lies, from 0 (the smallest) to 1: between two elements a
-/// straight line, NumPy's and PyTorch's "linear". A NaN if there is one. Gradients go to the two elements.
-/// Reals only. Throws Error unless 0 <= q <= 1, ShapeError if the axis is empty.
-Variable quantile(const Operand& x, double q, int64_t axis, bool keep_dims = false);
+/// A quantile that lies between two elements, as NumPy and PyTorch name it.
+enum class QuantileInterpolation : uint8_t {
+  linear,    ///< on the straight line between them
+  lower,     ///< the smaller one
+  higher,    ///< the larger one
+  midpoint,  ///< their mean
+  nearest,   ///< the nearer one; halfway, that at an even position
+};
+/// The value below which a share `q` of the elements lies, from 0 (the smallest) to 1. A NaN if there is one.
+/// Gradients go to the elements that it is made of. Reals only. Throws Error unless 0 <= q <= 1, ShapeError
+/// if the axis is empty.
+Variable quantile(const Operand& x, double q, int64_t axis, bool keep_dims = false,
+                  QuantileInterpolation interpolation = QuantileInterpolation::linear);
 /// Of several shares, in a new first axis: [shares, ...].
-Variable quantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims = false);
+Variable quantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims = false,
+                  QuantileInterpolation interpolation = QuantileInterpolation::linear);
 /// Of all elements.
-Variable quantile(const Operand& x, double q);
+Variable quantile(const Operand& x, double q,
+                  QuantileInterpolation interpolation = QuantileInterpolation::linear);
 // The same of the elements that are not NaN; a NaN where there is none.
-Variable nanquantile(const Operand& x, double q, int64_t axis, bool keep_dims = false);
-Variable nanquantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims = false);
-Variable nanquantile(const Operand& x, double q);
+Variable nanquantile(const Operand& x, double q, int64_t axis, bool keep_dims = false,
+                     QuantileInterpolation interpolation = QuantileInterpolation::linear);
+Variable nanquantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims = false,
+                     QuantileInterpolation interpolation = QuantileInterpolation::linear);
+Variable nanquantile(const Operand& x, double q,
+                     QuantileInterpolation interpolation = QuantileInterpolation::linear);
 
 /// The positions (int64, of the shape of `values`) at which to insert values so that `sorted`, ascending
 /// along its last axis, stays so: before equal elements, or with `right` behind them. `sorted` is [n], or

@@ -35,37 +35,47 @@ Variable element_at(const Ranks& ranks, const Variable& position) {
   return take_along_axis(ranks.sorted, cast(position, DType::int64), static_cast<int64_t>(ranks.axis));
 }
 
-Variable quantile_of(const Ranks& ranks, double q) {
+Variable quantile_of(const Ranks& ranks, double q, QuantileInterpolation interpolation) {
+  using enum QuantileInterpolation;
   const Variable position = ranks.last * q, below = floor(position);
+  if (interpolation == lower) return element_at(ranks, below);
+  if (interpolation == higher) return element_at(ranks, ceil(position));
+  if (interpolation == nearest) return element_at(ranks, round(position));
   const Variable a = element_at(ranks, below), b = element_at(ranks, ceil(position));
-  return lerp(a, b, cast(position - below, a.dtype()));
+  return lerp(a, b, interpolation == midpoint ? 0.5 * ones_like(a) : cast(position - below, a.dtype()));
 }
 
-Variable quantiles(std::string_view op, const Operand& x, std::span<const double> q, int64_t axis, bool keep,
-                   bool listed, bool skips_nan) {
+/// Which elements, and of which axis.
+struct Rows {
+  int64_t axis;
+  bool keep_dims = false, listed = false, skips_nan = false;
+};
+
+Variable quantiles(std::string_view op, const Operand& x, std::span<const double> q, const Rows& rows,
+                   QuantileInterpolation interpolation) {
   const Variable& given = x.defined(op);
   const CallScope scope(x.where());
   return located(x.where(), [&] {
-    const size_t along = resolve_axis(axis, given.rank(), op);
+    const size_t along = resolve_axis(rows.axis, given.rank(), op);
     check_quantile(op, given, along, q);
     const auto at = static_cast<int64_t>(along);
     const Variable v = is_half(given.dtype()) ? cast(given, DType::float32) : given;
     Ranks ranks{sort(v, at).values, {}, along};
     const Variable is_number = equal(ranks.sorted, ranks.sorted);
     const Variable counted =
-        sum(cast(skips_nan ? is_number : ones_like(is_number), DType::float64), at, true);
+        sum(cast(rows.skips_nan ? is_number : ones_like(is_number), DType::float64), at, true);
     ranks.last = maximum(counted - 1.0, 0.0);
     std::vector<Variable> found;
     for (const double share : q) {
-      Variable value = quantile_of(ranks, share);
-      if (!skips_nan) {
+      Variable value = quantile_of(ranks, share, interpolation);
+      if (!rows.skips_nan) {
         const Variable largest = slice(ranks.sorted, at, -1, open_end);
         value = where(isnan(largest), largest, value);
       }
-      if (!keep) value = squeeze(value, at);
+      if (!rows.keep_dims) value = squeeze(value, at);
       found.push_back(cast(value, given.dtype()));
     }
-    return listed ? stack(found) : found.front();
+    return rows.listed ? stack(found) : found.front();
   });
 }
 
@@ -76,23 +86,27 @@ Operand flat(const Operand& x, std::string_view op) {
 
 }  // namespace
 
-Variable quantile(const Operand& x, double q, int64_t axis, bool keep_dims) {
-  return quantiles("quantile", x, {&q, 1}, axis, keep_dims, false, false);
+Variable quantile(const Operand& x, double q, int64_t axis, bool keep_dims,
+                  QuantileInterpolation interpolation) {
+  return quantiles("quantile", x, {&q, 1}, {axis, keep_dims}, interpolation);
 }
-Variable quantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims) {
-  return quantiles("quantile", x, q, axis, keep_dims, true, false);
+Variable quantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims,
+                  QuantileInterpolation interpolation) {
+  return quantiles("quantile", x, q, {axis, keep_dims, true}, interpolation);
 }
-Variable quantile(const Operand& x, double q) {
-  return quantiles("quantile", flat(x, "quantile"), {&q, 1}, 0, false, false, false);
+Variable quantile(const Operand& x, double q, QuantileInterpolation interpolation) {
+  return quantiles("quantile", flat(x, "quantile"), {&q, 1}, {0}, interpolation);
 }
-Variable nanquantile(const Operand& x, double q, int64_t axis, bool keep_dims) {
-  return quantiles("nanquantile", x, {&q, 1}, axis, keep_dims, false, true);
+Variable nanquantile(const Operand& x, double q, int64_t axis, bool keep_dims,
+                     QuantileInterpolation interpolation) {
+  return quantiles("nanquantile", x, {&q, 1}, {axis, keep_dims, false, true}, interpolation);
 }
-Variable nanquantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims) {
-  return quantiles("nanquantile", x, q, axis, keep_dims, true, true);
+Variable nanquantile(const Operand& x, const std::vector<double>& q, int64_t axis, bool keep_dims,
+                     QuantileInterpolation interpolation) {
+  return quantiles("nanquantile", x, q, {axis, keep_dims, true, true}, interpolation);
 }
-Variable nanquantile(const Operand& x, double q) {
-  return quantiles("nanquantile", flat(x, "nanquantile"), {&q, 1}, 0, false, false, true);
+Variable nanquantile(const Operand& x, double q, QuantileInterpolation interpolation) {
+  return quantiles("nanquantile", flat(x, "nanquantile"), {&q, 1}, {0, false, false, true}, interpolation);
 }
 
 }  // namespace espalier

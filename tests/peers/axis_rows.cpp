@@ -90,7 +90,14 @@ std::vector<Row> axis_rows() {
        [](const Case& c) -> Outputs { return median(c[0], c.integer("axis"), c.flag("keep_dims")).values; }},
       {"quantile_axis",
        [](const Case& c) -> Outputs {
-         return quantile(c[0], c.real("q"), c.integer("axis"), c.flag("keep_dims"));
+         const std::string& mode = c.text("mode");
+         using enum QuantileInterpolation;
+         return quantile(c[0], c.real("q"), c.integer("axis"), c.flag("keep_dims"),
+                         mode == "lower"      ? lower
+                         : mode == "higher"   ? higher
+                         : mode == "midpoint" ? midpoint
+                         : mode == "nearest"  ? nearest
+                                              : linear);
        }},
       {"quantile", [](const Case& c) -> Outputs { return quantile(c[0], c.real("q")); }},
       {"nanquantile",
