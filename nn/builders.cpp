@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
@@ -34,13 +36,19 @@ int64_t output_width(int64_t hidden, const CellOptions& options) {
 template <class Cell, class CellOptions>
 RecurrentBuilder<Cell, CellOptions>::RecurrentBuilder(std::optional<int64_t> in, int64_t hidden,
                                                       const Options& options, const Where* where)
-    : dropout_(options.dropout) {
+    : dropout_(options.dropout), weight_noise_(options.weight_noise) {
   located(*where, [&] {
     if (options.layers <= 0)
       throw Error(fmt::format("{}: {} layers; there must be at least 1", builder_of<Cell>, options.layers));
     if (!(dropout_ >= 0 && dropout_ < 1))
       throw Error(
           fmt::format("{}: the rate of dropout must be in [0, 1), not {}", builder_of<Cell>, dropout_));
+    if (!(weight_noise_ >= 0 && std::isfinite(weight_noise_)))
+      throw Error(fmt::format("{}: the weight noise must not be negative, but is {}", builder_of<Cell>,
+                              weight_noise_));
+    if (weight_noise_ > 0 && !in)
+      throw Error(fmt::format("{}: weight noise wants the input width: {}(in, hidden, …)", builder_of<Cell>,
+                              builder_of<Cell>));
   });
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     Cell cell = in ? Cell(*in, hidden, options.cell, *where) : Cell(hidden, options.cell, *where);
@@ -53,6 +61,17 @@ template <class Cell, class CellOptions>
 void RecurrentBuilder<Cell, CellOptions>::push(std::vector<State> states, StatePointer previous) {
   current_ = StatePointer(steps_.size());
   steps_.push_back({std::move(states), previous});
+}
+
+template <class Cell, class CellOptions>
+LeafSubstitutes RecurrentBuilder<Cell, CellOptions>::noisy_weights() const {
+  LeafSubstitutes noisy;
+  if (weight_noise_ == 0 || !this->training()) return noisy;
+  for (const Cell& cell : cells_)
+    for (const auto& [name, weight] : cell.parameters())
+      if (name.starts_with("weight_ih") || name.starts_with("weight_hh"))
+        noisy.emplace(weight.node(), weight + weight_noise_ * randn_like(weight));
+  return noisy;
 }
 
 template <class Cell, class CellOptions>
@@ -85,8 +104,10 @@ auto RecurrentBuilder<Cell, CellOptions>::step(StatePointer of, std::string_view
 
 template <class Cell, class CellOptions>
 void RecurrentBuilder<Cell, CellOptions>::start(std::vector<State> first, Where where) {
+  const CallScope scope(where);
   located(where, [&] {
     if (!first.empty()) check_layers(first, "start");
+    noisy_ = noisy_weights();
     steps_.clear();
     push(std::move(first), {});
   });
@@ -103,6 +124,8 @@ Variable RecurrentBuilder<Cell, CellOptions>::add_input(StatePointer previous, c
   const CallScope scope(where);
   return located(*build_context().where, [&] {
     const std::vector<State> before = step(previous, "add_input").states;
+    std::optional<SubstitutesScope> noisy;
+    if (!noisy_.empty()) noisy.emplace(noisy_);
     std::vector<State> states;
     Variable y = x;
     for (size_t layer = 0; layer < cells_.size(); ++layer) {
@@ -170,6 +193,7 @@ auto RecurrentBuilder<Cell, CellOptions>::with_parts(const ClonedParts& parts) c
   parts.reset(copy);
   for (Cell& cell : copy.cells_) cell = parts.of(cell);
   copy.steps_.clear();
+  copy.noisy_.clear();
   copy.current_ = {};
   return copy;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/core/leaf_substitutes.h"
 #include "espalier/nn/cells.h"
 #include "espalier/nn/cloned_parts.h"
 
@@ -18,6 +19,9 @@ struct BuilderOptions {
   int64_t layers = 1;     ///< each reads the outputs of the one before
   double dropout = 0;     ///< the rate at which the outputs of all layers but the last are dropped
   CellOptions cell = {};  ///< of every layer
+  /// In training mode each sequence adds normal numbers of this standard deviation to the weights: Graves,
+  /// Practical variational inference for neural networks, 2011. It wants an input width.
+  double weight_noise = 0;
 };
 
 /// A state of a builder's sequence, the first one or that after a step, valid until the next `start`.
@@ -35,7 +39,8 @@ enum class StatePointer : int64_t {};
 /// parsing with stack long short-term memory, 2015. The cells are its parts: "0.weight_ih" and so on; with an
 /// input width their parameters are there at once, on the CPU, else after the first step. A copy has the same
 /// cells and a sequence of its own, which goes on from where that of the original is. All states are kept
-/// until the next `start`. A constructor throws Error unless the sizes are positive and 0 <= dropout < 1.
+/// until the next `start`. A constructor throws Error unless the sizes are positive, 0 <= dropout < 1 and
+/// weight_noise >= 0, and for noise without an input width.
 template <class Cell, class CellOptions>
 class RecurrentBuilder : public ModuleOf<RecurrentBuilder<Cell, CellOptions>> {
  public:
@@ -88,12 +93,14 @@ class RecurrentBuilder : public ModuleOf<RecurrentBuilder<Cell, CellOptions>> {
 
   RecurrentBuilder(std::optional<int64_t> in, int64_t hidden, const Options& options, const Where* where);
   void push(std::vector<State> states, StatePointer previous);
+  LeafSubstitutes noisy_weights() const;
   void check_started(std::string_view call) const;
   void check_layers(const std::vector<State>& states, std::string_view call) const;
   const Step& step(StatePointer of, std::string_view call) const;
 
-  double dropout_;
+  double dropout_, weight_noise_;
   std::vector<Cell> cells_;
+  LeafSubstitutes noisy_;  ///< weights of this sequence
   std::vector<Step> steps_;
   StatePointer current_ = {};
 };

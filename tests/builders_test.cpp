@@ -256,8 +256,36 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_refused) {
   BOOST_CHECK_EXCEPTION(rnn.add_input(x), esp::ShapeError, says({"GRUCell", "[n, 4]", here}));
   BOOST_CHECK_EXCEPTION(RnnBuilder(4, {.layers = 0}), esp::Error, says({"RnnBuilder: 0 layers", here}));
   BOOST_CHECK_EXCEPTION(RnnBuilder(4, {.dropout = 1}), esp::Error, says({"dropout", "1", here}));
+  BOOST_CHECK_EXCEPTION(RnnBuilder(3, 4, {.weight_noise = -1}), esp::Error,
+                        says({"RnnBuilder", "noise", "-1", here}));
+  BOOST_CHECK_EXCEPTION(GruBuilder(4, {.weight_noise = 1}), esp::Error,
+                        says({"GruBuilder(in, hidden", here}));
   BOOST_CHECK_EXCEPTION(LstmBuilder(0), esp::Error, says({"LSTMCell", "0", here}));
   BOOST_CHECK_EXCEPTION(LstmBuilder(0, 3), esp::Error, says({"input width", "0", here}));
+}
+
+BOOST_AUTO_TEST_CASE(weights_have_noise_in_training) {
+  esp::seed(11);
+  LstmBuilder rnn(in, hidden, {.layers = 2, .cell = {.dtype = esp::float64}, .weight_noise = 0.1});
+  const Variable x = esp::ones({rows, in}, esp::float64);
+  const auto output = [&] {
+    rnn.start();
+    rnn.add_input(x);
+    return rnn.add_input(x);
+  };
+  BOOST_TEST(difference(output().value(), output().value()) > 1e-4);
+  // All steps of a sequence have the same weights, which are the parameters and something.
+  rnn.start();
+  const Variable once = rnn.add_input(rnn.state(), x), again = rnn.add_input(StatePointer(), x);
+  BOOST_TEST(difference(once.value(), again.value()) == 0);
+  const Variable second = rnn.add_input(x);
+  for (const auto& [path, p] : rnn.parameters())
+    BOOST_TEST(esp::sum(esp::abs(second.gradient(p))).item() > 0, path);
+  LstmBuilder clone = rnn.clone();
+  clone.start();
+  BOOST_TEST(difference(clone.add_input(x).value(), again.value()) > 1e-4);
+  rnn.train(false);
+  BOOST_TEST(difference(output().value(), output().value()) == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
