@@ -53,13 +53,20 @@ struct ResidualImpl : torch::nn::Module {
         shortcut(register_module("shortcut", std::move(outer))),
         with_relu(relu) {}
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor y = body->forward(x).add_(shortcut->is_empty() ? x : shortcut->forward(x));
+    torch::Tensor y = body->forward(x).add_(shortcut->is_empty() ? x : shortcut->forward(x));
     return with_relu ? torch::relu_(y) : y;
   }
   Sequential body, shortcut;
   bool with_relu;
 };
 TORCH_MODULE(Residual);
+
+struct PlainImpl : torch::nn::Module {
+  explicit PlainImpl(Sequential inner) : body(register_module("body", std::move(inner))) {}
+  torch::Tensor forward(const torch::Tensor& x) { return body->forward(x); }
+  Sequential body;
+};
+TORCH_MODULE(Plain);
 
 struct MeanImpl : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return x.mean({2, 3}); }
@@ -112,7 +119,7 @@ Sequential mobilenet_v2() {
       if (stride == 1 && before == stage.channels)
         net->push_back(Residual(body, Sequential(), false));
       else
-        net->push_back(body);
+        net->push_back(Plain(body));
       before = stage.channels;
     }
   add_convolution(net, before, 1280, 1, 1);
