@@ -282,4 +282,5 @@ set(test_cases
   step_without_optimizer_test.cpp
   converted_files_test.cpp
   user_calls_in_errors_test.cpp
+  transform_errors_test.cpp
 )

@@ -21,6 +21,11 @@ void check_factor(double factor, std::string_view call) {
     throw DataError(fmt::format("{}: the factor is {}, which is not at least 0", call, factor));
 }
 
+void check_channels(int64_t channels, std::string_view call) {
+  if (channels != 1 && channels != 3)
+    throw DataError(fmt::format("{}: {} channels, not 1 or 3", call, channels));
+}
+
 /// ITU-R BT.601.
 float gray_of(float red, float green, float blue) { return 0.299f * red + 0.587f * green + 0.114f * blue; }
 
@@ -136,8 +141,7 @@ Tensor adjust_hue(const Tensor& image, double turns, std::source_location where)
 Tensor grayscale(const Tensor& image, int64_t channels, std::source_location where) {
   return located(where, [&] {
     const Image checked = colors_of(image, "grayscale");
-    if (channels != 1 && channels != 3)
-      throw DataError(fmt::format("grayscale: {} channels, not 1 or 3", channels));
+    check_channels(channels, "grayscale");
     Tensor result({channels, checked.height, checked.width}, image.dtype());
     on_elements(checked, [&]<class T>(TypeTag<T>) {
       const T* from = checked.tensor.data<T>();
@@ -151,8 +155,18 @@ Tensor grayscale(const Tensor& image, int64_t channels, std::source_location whe
   });
 }
 
-ColorJitter::ColorJitter(const ColorJitterOptions& options, std::source_location where) : options_(options) {
-  located(where, [&] {
+Grayscale::Grayscale(int64_t channels, std::source_location where)
+    : channels_(channels), made_(where, "Grayscale") {
+  located(made_, [&] { check_channels(channels, "Grayscale"); });
+}
+
+Tensor Grayscale::operator()(const Tensor& image) const {
+  return run_transform(made_, [&] { return grayscale(image, channels_); });
+}
+
+ColorJitter::ColorJitter(const ColorJitterOptions& options, std::source_location where)
+    : options_(options), made_(where, "ColorJitter") {
+  located(made_, [&] {
     for (const double option : {options.brightness, options.contrast, options.saturation, options.hue})
       check_factor(option, "ColorJitter");
     if (options.hue > 0.5) throw DataError(fmt::format("ColorJitter: the hue {} is above 0.5", options.hue));
@@ -160,20 +174,22 @@ ColorJitter::ColorJitter(const ColorJitterOptions& options, std::source_location
 }
 
 Tensor ColorJitter::operator()(const Tensor& image, Draws& draws) const {
-  const auto factor = [&](double spread) { return draws.uniform(std::max(0.0, 1 - spread), 1 + spread); };
-  const double brightness = factor(options_.brightness), contrast = factor(options_.contrast),
-               saturation = factor(options_.saturation), hue = draws.uniform(-options_.hue, options_.hue);
-  std::array<int, 4> order{0, 1, 2, 3};
-  for (int64_t last = 3; last > 0; --last)  // Fisher and Yates
-    std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(draws.integer(0, last))]);
-  Tensor result = colors_of(image, "ColorJitter").tensor;
-  for (const int step : order) {
-    if (step == 0 && options_.brightness > 0) result = adjust_brightness(result, brightness);
-    if (step == 1 && options_.contrast > 0) result = adjust_contrast(result, contrast);
-    if (step == 2 && options_.saturation > 0) result = adjust_saturation(result, saturation);
-    if (step == 3 && options_.hue > 0) result = adjust_hue(result, hue);
-  }
-  return result;
+  return run_transform(made_, [&] {
+    const auto factor = [&](double spread) { return draws.uniform(std::max(0.0, 1 - spread), 1 + spread); };
+    const double brightness = factor(options_.brightness), contrast = factor(options_.contrast),
+                 saturation = factor(options_.saturation), hue = draws.uniform(-options_.hue, options_.hue);
+    std::array<int, 4> order{0, 1, 2, 3};
+    for (int64_t last = 3; last > 0; --last)  // Fisher and Yates
+      std::swap(order[static_cast<size_t>(last)], order[static_cast<size_t>(draws.integer(0, last))]);
+    Tensor result = colors_of(image, "ColorJitter").tensor;
+    for (const int step : order) {
+      if (step == 0 && options_.brightness > 0) result = adjust_brightness(result, brightness);
+      if (step == 1 && options_.contrast > 0) result = adjust_contrast(result, contrast);
+      if (step == 2 && options_.saturation > 0) result = adjust_saturation(result, saturation);
+      if (step == 3 && options_.hue > 0) result = adjust_hue(result, hue);
+    }
+    return result;
+  });
 }
 
 }  // namespace espalier::data::transforms

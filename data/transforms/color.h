@@ -28,14 +28,15 @@ Tensor adjust_hue(const Tensor& image, double turns,
 Tensor grayscale(const Tensor& image, int64_t channels = 1,
                  std::source_location where = std::source_location::current());
 
-/// Gray images, of 1 channel or 3.
+/// Gray images, of 1 channel or 3. Throws DataError for another number.
 class Grayscale {
  public:
-  explicit Grayscale(int64_t channels = 1) : channels_(channels) {}
-  Tensor operator()(const Tensor& image) const { return grayscale(image, channels_); }
+  explicit Grayscale(int64_t channels = 1, std::source_location where = std::source_location::current());
+  Tensor operator()(const Tensor& image) const;
 
  private:
   int64_t channels_;
+  CallSite made_;
 };
 
 struct ColorJitterOptions {
@@ -55,6 +56,7 @@ class ColorJitter {
 
  private:
   ColorJitterOptions options_;
+  CallSite made_;
 };
 
 }  // namespace espalier::data::transforms

@@ -16,7 +16,7 @@ Tensor erase(const Tensor& image, int64_t top, int64_t left, ImageSize size, dou
 
 /// A square about a random pixel becomes `value`; what lies outside the image is cut off. DeVries and Taylor,
 /// Improved regularization of convolutional neural networks with cutout, 2017. Throws DataError for a side
-/// below 1.
+/// not from 1 to 2^31.
 class Cutout {
  public:
   explicit Cutout(int64_t side, double value = 0,
@@ -26,6 +26,7 @@ class Cutout {
  private:
   int64_t side_;
   double value_;
+  CallSite made_;
 };
 
 struct RandomErasingOptions {
@@ -45,6 +46,7 @@ class RandomErasing {
 
  private:
   RandomErasingOptions options_;
+  CallSite made_;
 };
 
 }  // namespace espalier::data::transforms

@@ -2,8 +2,8 @@
 
 #include <numbers>
 
+#include "espalier/data/transforms/checks.h"
 #include "espalier/data/transforms/pixels.h"
-#include "espalier/data/transforms/probability.h"
 
 namespace espalier::data::transforms {
 
@@ -24,13 +24,6 @@ Tensor rearranged(const Image& image, ImageSize size, double fill, const Source&
         }
   });
   return result;
-}
-
-void check_border(int64_t border, std::string_view call) {
-  constexpr int64_t most = int64_t{1} << 20;
-  if (border < 0 || border > most)
-    throw ShapeError(
-        fmt::format("{}: a border of {} pixels, which are not from 0 to {}", call, border, most));
 }
 
 Tensor padded_by(const Image& image, int64_t border, double fill) {
@@ -122,47 +115,76 @@ Tensor rotate(const Tensor& image, double degrees, const RotationOptions& option
   });
 }
 
+CenterCrop::CenterCrop(ImageSize size, std::source_location where) : size_(size), made_(where, "CenterCrop") {
+  located(made_, [&] { check_size(size, "CenterCrop"); });
+}
+
 Tensor CenterCrop::operator()(const Tensor& image) const {
-  const Image checked = checked_image(image, "CenterCrop");
-  if (checked.height < size_.height || checked.width < size_.width)
-    throw ShapeError(fmt::format("CenterCrop: {} is smaller than {} x {} (height x width)",
-                                 image.shape().str(), size_.height, size_.width));
-  const auto half = [](int64_t rest) {
-    return static_cast<int64_t>(std::nearbyint(static_cast<double>(rest) / 2));  // halves to even
-  };
-  return crop(image, half(checked.height - size_.height), half(checked.width - size_.width), size_);
+  return run_transform(made_, [&] {
+    const Image checked = checked_image(image, "CenterCrop");
+    if (checked.height < size_.height || checked.width < size_.width)
+      throw ShapeError(fmt::format("CenterCrop: {} is smaller than {} x {} (height x width)",
+                                   image.shape().str(), size_.height, size_.width));
+    const auto half = [](int64_t rest) {
+      return static_cast<int64_t>(std::nearbyint(static_cast<double>(rest) / 2));  // halves to even
+    };
+    return crop(image, half(checked.height - size_.height), half(checked.width - size_.width), size_);
+  });
+}
+
+RandomCrop::RandomCrop(ImageSize size, const RandomCropOptions& options, std::source_location where)
+    : size_(size), options_(options), made_(where, "RandomCrop") {
+  located(made_, [&] {
+    check_size(size, "RandomCrop");
+    check_border(options.padding, "RandomCrop");
+  });
 }
 
 Tensor RandomCrop::operator()(const Tensor& image, Draws& draws) const {
-  const Image checked = checked_image(image, "RandomCrop");
-  check_border(options_.padding, "RandomCrop");
-  const int64_t down = checked.height + 2 * options_.padding - size_.height,
-                right = checked.width + 2 * options_.padding - size_.width;
-  if (down < 0 || right < 0)
-    throw ShapeError(
-        fmt::format("RandomCrop: {} with {} pixels of padding is smaller than {} x {} (height x width)",
-                    image.shape().str(), options_.padding, size_.height, size_.width));
-  const int64_t top = draws.integer(0, down), left = draws.integer(0, right);
-  return crop(options_.padding == 0 ? image : pad(image, options_.padding, options_.fill), top, left, size_);
+  return run_transform(made_, [&] {
+    const Image checked = checked_image(image, "RandomCrop");
+    const int64_t down = checked.height + 2 * options_.padding - size_.height,
+                  right = checked.width + 2 * options_.padding - size_.width;
+    if (down < 0 || right < 0)
+      throw ShapeError(
+          fmt::format("RandomCrop: {} with {} pixels of padding is smaller than {} x {} (height x width)",
+                      image.shape().str(), options_.padding, size_.height, size_.width));
+    const int64_t top = draws.integer(0, down), left = draws.integer(0, right);
+    return crop(options_.padding == 0 ? image : pad(image, options_.padding, options_.fill), top, left,
+                size_);
+  });
 }
 
 RandomHorizontalFlip::RandomHorizontalFlip(double probability, std::source_location where)
-    : probability_(checked_probability(probability, "RandomHorizontalFlip", where)) {}
+    : probability_(probability), made_(where, "RandomHorizontalFlip") {
+  located(made_, [&] { check_probability(probability, "RandomHorizontalFlip"); });
+}
 
 Tensor RandomHorizontalFlip::operator()(const Tensor& image, Draws& draws) const {
-  return draws.chance(probability_) ? flip_horizontally(image) : image;
+  return run_transform(made_, [&] { return draws.chance(probability_) ? flip_horizontally(image) : image; });
 }
 
 RandomVerticalFlip::RandomVerticalFlip(double probability, std::source_location where)
-    : probability_(checked_probability(probability, "RandomVerticalFlip", where)) {}
+    : probability_(probability), made_(where, "RandomVerticalFlip") {
+  located(made_, [&] { check_probability(probability, "RandomVerticalFlip"); });
+}
 
 Tensor RandomVerticalFlip::operator()(const Tensor& image, Draws& draws) const {
-  return draws.chance(probability_) ? flip_vertically(image) : image;
+  return run_transform(made_, [&] { return draws.chance(probability_) ? flip_vertically(image) : image; });
+}
+
+RandomRotation::RandomRotation(double degrees, const RotationOptions& options, std::source_location where)
+    : degrees_(degrees), options_(options), made_(where, "RandomRotation") {
+  located(made_, [&] {
+    if (!std::isfinite(2 * degrees)) throw DataError(fmt::format("RandomRotation: {} degrees", degrees));
+  });
 }
 
 Tensor RandomRotation::operator()(const Tensor& image, Draws& draws) const {
-  const double most = std::abs(degrees_);
-  return rotate(image, draws.uniform(-most, most), options_);
+  return run_transform(made_, [&] {
+    const double most = std::abs(degrees_);
+    return rotate(image, draws.uniform(-most, most), options_);
+  });
 }
 
 }  // namespace espalier::data::transforms

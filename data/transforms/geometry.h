@@ -37,14 +37,15 @@ Tensor rotate(const Tensor& image, double degrees, const RotationOptions& option
               std::source_location where = std::source_location::current());
 
 /// The middle of an image. Of two rows (columns) in which it could begin, it takes the even one, as
-/// torchvision does. Throws ShapeError for a smaller image.
+/// torchvision does. Throws ShapeError for a size not from 1 to 2^20, and for a smaller image.
 class CenterCrop {
  public:
-  explicit CenterCrop(ImageSize size) : size_(size) {}
+  explicit CenterCrop(ImageSize size, std::source_location where = std::source_location::current());
   Tensor operator()(const Tensor& image) const;
 
  private:
   ImageSize size_;
+  CallSite made_;
 };
 
 struct RandomCropOptions {
@@ -53,16 +54,17 @@ struct RandomCropOptions {
 };
 
 /// A part of that size from anywhere in the image. Throws ShapeError for an image that is smaller even with
-/// its padding, and for a padding not from 0 to 2^20.
+/// its padding, for a size not from 1 to 2^20, and for a padding not from 0 to 2^20.
 class RandomCrop {
  public:
-  explicit RandomCrop(ImageSize size, const RandomCropOptions& options = {})
-      : size_(size), options_(options) {}
+  explicit RandomCrop(ImageSize size, const RandomCropOptions& options = {},
+                      std::source_location where = std::source_location::current());
   Tensor operator()(const Tensor& image, Draws& draws) const;
 
  private:
   ImageSize size_;
   RandomCropOptions options_;
+  CallSite made_;
 };
 
 /// Mirrored with that probability. The constructors throw DataError for what is none.
@@ -74,6 +76,7 @@ class RandomHorizontalFlip {
 
  private:
   double probability_;
+  CallSite made_;
 };
 class RandomVerticalFlip {
  public:
@@ -83,18 +86,20 @@ class RandomVerticalFlip {
 
  private:
   double probability_;
+  CallSite made_;
 };
 
-/// Turned by an angle between -degrees and degrees.
+/// Turned by an angle between -degrees and degrees. Throws DataError unless these are finite.
 class RandomRotation {
  public:
-  explicit RandomRotation(double degrees, const RotationOptions& options = {})
-      : degrees_(degrees), options_(options) {}
+  explicit RandomRotation(double degrees, const RotationOptions& options = {},
+                          std::source_location where = std::source_location::current());
   Tensor operator()(const Tensor& image, Draws& draws) const;
 
  private:
   double degrees_;
   RotationOptions options_;
+  CallSite made_;
 };
 
 }  // namespace espalier::data::transforms

@@ -9,9 +9,18 @@
 #include <type_traits>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/core/tensor.h"
 
 namespace espalier::data::transforms {
+
+/// Runs the work of a transform that was constructed at `made`: errors have its name and that line, also
+/// those of functions that it calls.
+template <class F>
+decltype(auto) run_transform(const CallSite& made, F&& f) {
+  const CallScope scope(made);
+  return located(made, f);
+}
 
 /// A contiguous image on the CPU, and its sizes.
 struct Image {

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <string_view>
 
 #include "espalier/data/transforms/resize.h"
@@ -18,6 +17,6 @@ struct Box {
 std::optional<Box> random_box(ImageSize image, Range scale, Range ratio, Draws& draws);
 
 /// Throws DataError, naming `call`, unless ranges are positive and in order.
-void check_ranges(Range scale, Range ratio, std::string_view call, const std::source_location& where);
+void check_ranges(Range scale, Range ratio, std::string_view call);
 
 }  // namespace espalier::data::transforms

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "espalier/data/transforms/checks.h"
 #include "espalier/data/transforms/geometry.h"
 #include "espalier/data/transforms/pixels.h"
 #include "espalier/data/transforms/random_box.h"
@@ -38,13 +39,6 @@ std::vector<Taps> taps_of(int64_t from, int64_t to, bool antialias) {
   return all;
 }
 
-void check_size(ImageSize size) {
-  constexpr int64_t most = int64_t{1} << 20;
-  if (size.height < 1 || size.width < 1 || size.height > most || size.width > most)
-    throw ShapeError(fmt::format("resize: {} x {} (height x width) is no size from 1 to {}", size.height,
-                                 size.width, most));
-}
-
 template <class T>
 void resize_plane(const T* from, T* to, const Image& image, const std::vector<Taps>& rows,
                   const std::vector<Taps>& columns, std::vector<float>& narrow) {
@@ -72,7 +66,7 @@ void resize_plane(const T* from, T* to, const Image& image, const std::vector<Ta
 Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options, std::source_location where) {
   return located(where, [&] {
     const Image checked = checked_image(image, "resize");
-    check_size(size);
+    check_size(size, "resize");
     Tensor result({checked.channels, size.height, size.width}, image.dtype());
     const std::vector<Taps> rows = taps_of(checked.height, size.height, options.antialias);
     const std::vector<Taps> columns = taps_of(checked.width, size.width, options.antialias);
@@ -88,37 +82,54 @@ Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options,
   });
 }
 
+Resize::Resize(int64_t shorter, const ResizeOptions& options, std::source_location where)
+    : Resize(ImageSize(shorter), options, where) {
+  keeps_ratio_ = true;
+}
+
+Resize::Resize(ImageSize size, const ResizeOptions& options, std::source_location where)
+    : size_(size), options_(options), made_(where, "Resize") {
+  located(made_, [&] { check_size(size, "Resize"); });
+}
+
 Tensor Resize::operator()(const Tensor& image) const {
-  ImageSize size = size_;
-  if (keeps_ratio_) {
-    check_size(size_);
-    const Image checked = checked_image(image, "Resize");
-    const int64_t shorter = std::min(checked.height, checked.width);
-    size = {size_.height * checked.height / shorter, size_.width * checked.width / shorter};
-  }
-  return resize(image, size, options_);
+  return run_transform(made_, [&] {
+    ImageSize size = size_;
+    if (keeps_ratio_) {
+      const Image checked = checked_image(image, "Resize");
+      const int64_t shorter = std::min(checked.height, checked.width);
+      size = {size_.height * checked.height / shorter, size_.width * checked.width / shorter};
+    }
+    return resize(image, size, options_);
+  });
 }
 
 RandomResizedCrop::RandomResizedCrop(ImageSize size, const RandomResizedCropOptions& options,
                                      std::source_location where)
-    : size_(size), options_(options) {
-  check_ranges(options.scale, options.ratio, "RandomResizedCrop", where);
+    : size_(size), options_(options), made_(where, "RandomResizedCrop") {
+  located(made_, [&] {
+    check_size(size, "RandomResizedCrop");
+    check_ranges(options.scale, options.ratio, "RandomResizedCrop");
+  });
 }
 
 Tensor RandomResizedCrop::operator()(const Tensor& image, Draws& draws) const {
-  const Image checked = checked_image(image, "RandomResizedCrop");
-  std::optional<Box> box = random_box({checked.height, checked.width}, options_.scale, options_.ratio, draws);
-  if (!box) {
-    const auto height = static_cast<double>(checked.height), width = static_cast<double>(checked.width);
-    const double ratio = std::clamp(width / height, options_.ratio.low, options_.ratio.high);
-    const auto fitting = [](double length, int64_t most) {
-      return std::clamp<int64_t>(std::llround(length), 1, most);
-    };
-    const int64_t h = fitting(width / ratio, checked.height), w = fitting(height * ratio, checked.width);
-    box = Box{(checked.height - h) / 2, (checked.width - w) / 2, h, w};
-  }
-  return resize(crop(image, box->top, box->left, {box->height, box->width}), size_,
-                {.antialias = options_.antialias});
+  return run_transform(made_, [&] {
+    const Image checked = checked_image(image, "RandomResizedCrop");
+    std::optional<Box> box =
+        random_box({checked.height, checked.width}, options_.scale, options_.ratio, draws);
+    if (!box) {
+      const auto height = static_cast<double>(checked.height), width = static_cast<double>(checked.width);
+      const double ratio = std::clamp(width / height, options_.ratio.low, options_.ratio.high);
+      const auto fitting = [](double length, int64_t most) {
+        return static_cast<int64_t>(std::round(std::clamp(length, 1.0, static_cast<double>(most))));
+      };
+      const int64_t h = fitting(width / ratio, checked.height), w = fitting(height * ratio, checked.width);
+      box = Box{(checked.height - h) / 2, (checked.width - w) / 2, h, w};
+    }
+    return resize(crop(image, box->top, box->left, {box->height, box->width}), size_,
+                  {.antialias = options_.antialias});
+  });
 }
 
 }  // namespace espalier::data::transforms

@@ -26,19 +26,21 @@ struct ResizeOptions {
 Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options = {},
               std::source_location where = std::source_location::current());
 
-/// To a height and a width, or so that the shorter side has that length and the ratio of sides stays.
+/// To a height and a width, or so that the shorter side has that length and the ratio of sides stays. Throws
+/// ShapeError for sizes that are not from 1 to 2^20.
 class Resize {
  public:
-  explicit Resize(int64_t shorter, const ResizeOptions& options = {}) : size_(shorter), options_(options) {
-    keeps_ratio_ = true;
-  }
-  explicit Resize(ImageSize size, const ResizeOptions& options = {}) : size_(size), options_(options) {}
+  explicit Resize(int64_t shorter, const ResizeOptions& options = {},
+                  std::source_location where = std::source_location::current());
+  explicit Resize(ImageSize size, const ResizeOptions& options = {},
+                  std::source_location where = std::source_location::current());
   Tensor operator()(const Tensor& image) const;
 
  private:
   ImageSize size_;
   ResizeOptions options_;
   bool keeps_ratio_ = false;
+  CallSite made_;
 };
 
 /// A range from which a number is drawn.
@@ -54,7 +56,7 @@ struct RandomResizedCropOptions {
 
 /// A part of random area and shape, resized. Where ten draws do not fit into the image, the largest part in
 /// its middle whose ratio is allowed. Szegedy et al., Going deeper with convolutions, 2015. Throws DataError
-/// for ranges that are not positive or end before they begin.
+/// for ranges that are not positive or end before they begin, and ShapeError for sizes as Resize does.
 class RandomResizedCrop {
  public:
   explicit RandomResizedCrop(ImageSize size, const RandomResizedCropOptions& options = {},
@@ -64,6 +66,7 @@ class RandomResizedCrop {
  private:
   ImageSize size_;
   RandomResizedCropOptions options_;
+  CallSite made_;
 };
 
 }  // namespace espalier::data::transforms

@@ -5,7 +5,7 @@
 namespace espalier::data::transforms {
 
 Tensor Compose::operator()(const Tensor& image, Draws& draws) const {
-  return located(where_, [&] {
+  return located(made_, [&] {
     Tensor result = image;
     for (const Transform& transform : transforms_) result = transform(result, draws);
     return result;
@@ -18,11 +18,13 @@ Tensor Compose::operator()(const Tensor& image) const {
 }
 
 Row Compose::operator()(const Row& row, const RowContext& context) const {
-  if (row.empty()) throw DataError("Compose: the row has no columns");
-  Draws draws(context.random);
-  Row result = row;
-  result[0] = (*this)(row[0], draws);
-  return result;
+  return located(made_, [&] {
+    if (row.empty()) throw DataError("Compose: the row has no columns");
+    Draws draws(context.random);
+    Row result = row;
+    result[0] = (*this)(row[0], draws);
+    return result;
+  });
 }
 
 }  // namespace espalier::data::transforms

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/core/call_site.h"
 #include "espalier/core/tensor.h"
 #include "espalier/data/draws.h"
 #include "espalier/data/views/map.h"
@@ -15,6 +16,7 @@
 // Images are [channels, height, width], as read_image makes them: uint8 from 0 to 255, or float32, which
 // colors expect from 0 to 1. Elements of uint8 are computed in float32 and rounded to the nearest. All
 // functions throw TypeError for other dtypes and ShapeError for other shapes, and leave their image as it is.
+// Classes check their settings when they are constructed; errors of theirs, then and later, name that line.
 namespace espalier::data::transforms {
 
 /// A function of an image, or of an image and random numbers; several threads call it at once.
@@ -43,7 +45,7 @@ class Compose {
   Compose() = default;
   Compose(std::initializer_list<Transform> transforms,
           std::source_location where = std::source_location::current())
-      : transforms_(transforms), where_(where) {}
+      : transforms_(transforms), made_(where, "Compose") {}
 
   Tensor operator()(const Tensor& image, Draws& draws) const;
   /// For chains that draw nothing; others draw the same numbers each time.
@@ -54,7 +56,7 @@ class Compose {
 
  private:
   std::vector<Transform> transforms_;
-  std::source_location where_ = {};
+  CallSite made_;
 };
 
 }  // namespace espalier::data::transforms
