@@ -95,6 +95,32 @@ BOOST_AUTO_TEST_CASE(unequal_sizes) {
   BOOST_TEST(shown == 2);
 }
 
+BOOST_AUTO_TEST_CASE(images_are_the_same_with_any_number_of_workers) {
+  seed(8);
+  for (const std::string name : {"a/1.png", "a/2.png", "b/3.png", "b/4.png", "c/5.png"}) {
+    fs::create_directories((folder / name).parent_path());
+    data::write_image(folder / name, (rand({3, 7, 6}) * 255.0).value());
+  }
+  using namespace data::transforms;
+  const auto images = std::make_shared<ImageFolder>(
+      folder.path(), data::ImageFolderOptions{
+                         .size = 6, .transform = {RandomCrop(5), RandomRotation(30), RandomVerticalFlip()}});
+  const data::DistributorOptions options{.batch_size = 2, .shuffle = true, .seed = 4};
+  const auto shown = [](const auto& batches) {
+    std::vector<float> all;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const auto& [x, y] : batches)
+        for (const Tensor& column : {x.to(float32), y.to(float32)})
+          all.insert(all.end(), column.span<float>().begin(), column.span<float>().end());
+    return all;
+  };
+  const std::vector<float> plain = shown(data::batches<2>(images, options));
+  BOOST_TEST(plain.size() == 2 * 5 * (3 * 5 * 5 + 1));
+  for (const int64_t workers : {1, 3})
+    BOOST_TEST((shown(data::loader<2>(images, options, {.workers = workers})) == plain), workers);
+  BOOST_TEST((shown(data::batches<2>(images, {.batch_size = 2, .shuffle = true, .seed = 5})) != plain));
+}
+
 BOOST_AUTO_TEST_CASE(damaged_and_large_images) {
   image("a/0.png", 10);
   const std::string rgb = from_hex(png_rgb);

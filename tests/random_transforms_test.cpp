@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <set>
 
 #include "dataset_values.h"
@@ -11,7 +12,8 @@
 #include "espalier/data/views.h"
 #include "espalier/data/workers/loader.h"
 #include "espalier/data/workers/parallel.h"
-#include "temporary_folder.h"
+#include "espalier/ops/ops.h"
+#include "testing.h"
 
 using namespace espalier;
 using namespace espalier::data::transforms;
@@ -140,15 +142,20 @@ BOOST_AUTO_TEST_CASE(crops_are_filled_beyond_the_image) {
 BOOST_AUTO_TEST_CASE(flips_and_erasing_follow_their_probability) {
   const Tensor image = arange(1200).reshape({3, 20, 20});
   Draws draws({.seed = 2});
-  int flipped = 0, erased = 0;
+  int flipped = 0, erased = 0, turned_over = 0;
+  const std::vector<float> plain = list(image), over = list(flip_vertically(image));
   for (int i = 0; i < 4000; ++i) {
     flipped += list(RandomHorizontalFlip(0.3)(image, draws))[0] != 0;
+    const std::vector<float> vertical = list(RandomVerticalFlip(0.2)(image, draws));
+    BOOST_TEST_REQUIRE((vertical == plain || vertical == over));
+    turned_over += vertical == over;
     const std::vector<float> pixels = list(RandomErasing({.probability = 0.7, .value = -1})(image, draws));
     const auto missing = std::ranges::count(pixels, -1.0f);
     erased += missing > 0;
     if (missing > 0) BOOST_TEST_REQUIRE((missing >= 3 * 4 && missing <= 3 * 150));  // 0.02 to 0.33 of 400
   }
   BOOST_TEST(std::abs(flipped - 1200) < 120);
+  BOOST_TEST(std::abs(turned_over - 800) < 120);
   BOOST_TEST(std::abs(erased - 2800) < 120);
   std::set<int64_t> sizes;
   for (int i = 0; i < 200; ++i)
@@ -174,6 +181,27 @@ BOOST_AUTO_TEST_CASE(resized_crops_have_the_areas_asked_for) {
   const Tensor narrow =
       RandomResizedCrop({4, 4}, {.scale = {1, 1}, .ratio = {1, 1}})(rand({1, 2, 50}), draws);
   BOOST_TEST((narrow.shape() == Shape{1, 4, 4}));
+}
+
+/// Turned ramps say by their slopes in the middle how far they were turned.
+BOOST_AUTO_TEST_CASE(angles_are_even_between_both_ends) {
+  const Tensor columns = tile(arange(9), {9, 1}).value().reshape({1, 9, 9}),
+               rows = repeat_interleave(arange(9), 9, 0).value().reshape({1, 9, 9});
+  const Tensor ramps = concat({columns, rows}, 0).value();
+  Draws draws({.seed = 7});
+  double least = 0, most = 0, sum = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Tensor turned = RandomRotation(-40)(ramps, draws);
+    const auto slope = [&](int64_t ramp) {  // along a row
+      return (turned.at<float>({ramp, 4, 5}) - turned.at<float>({ramp, 4, 3})) / 2;
+    };
+    const double angle = std::atan2(slope(1), slope(0)) * 180 / std::numbers::pi;
+    least = std::min(least, angle), most = std::max(most, angle), sum += angle;
+    if (i < 20) BOOST_TEST(difference(turned, rotate(ramps, angle)) < 1e-4);
+  }
+  BOOST_TEST((least >= -40.001 && least < -39.7 && most <= 40.001 && most > 39.7), least << " to " << most);
+  BOOST_TEST(std::abs(sum / 2000) < 2);
+  BOOST_TEST(difference(RandomRotation(0)(ramps, draws), ramps) < 1e-5);
 }
 
 BOOST_AUTO_TEST_CASE(jitter_stays_within_its_options) {
