@@ -129,6 +129,25 @@ BOOST_AUTO_TEST_CASE(clear_buffers_frees_the_tree) {
   BOOST_TEST(live() - before < 2 * megabyte);  // the gradient of w
 }
 
+BOOST_AUTO_TEST_CASE(clear_buffers_keeps_what_is_held) {
+  const esp::Variable w = esp::parameter(esp::ones(large));
+  const int64_t before = live();
+  esp::Variable h = w, held;
+  for (int i = 0; i < 8; ++i) {
+    h = esp::square(h * 0.5);
+    if (i == 1) held = h;
+  }
+  const esp::Variable loss = esp::sum(h);
+  h = {};
+  BOOST_TEST(live() - before > 12 * megabyte);
+  loss.backward({.clear_buffers = true});
+  BOOST_TEST(live() - before < 6 * megabyte);  // the gradient of w, `held`, and what is behind it
+  BOOST_REQUIRE(held.node()->has_value());
+  BOOST_TEST(held.value().at<float>({3, 3}) == 0x1p-6f);
+  BOOST_TEST(held.depth() == 4);
+  BOOST_TEST(held.gradient(w).value().at<float>({3, 3}) == 0x1p-4f);
+}
+
 BOOST_AUTO_TEST_CASE(gradients_hold_no_more_than_they_read) {
   const esp::Variable w = esp::parameter(esp::ones(large));
   const int64_t before = live();
