@@ -82,6 +82,27 @@ std::vector<double> train(bool again, bool eagerly) {
   return seen;
 }
 
+/// Of a block for images: y, the gradients of its input and its parameters, and its buffers.
+std::vector<Tensor> convolve(bool again, bool frozen) {
+  esp::seed(3);
+  const Sequential block(Conv2d(4, 4, {.kernel = 3, .padding = 1, .dtype = esp::float64}),
+                         BatchNorm(4, {.dtype = esp::float64}), Relu());
+  const Tensor in = numbers({3, 4, 5, 6}), factor = numbers({3, 4, 5, 6}, 0.5, 1.5, 1);
+  const Variable x = esp::parameter(in),
+                 fed = frozen ? esp::placeholder("x", in.shape(), esp::float64) : Variable(factor);
+  const Variable y = call(
+      again, [&](const Variable& v) { return block(v); }, x * fed);
+  const Variable loss = esp::sum(y * esp::sin(y));
+  std::vector<Variable> all{esp::reshape(y, {-1}), esp::reshape(loss.gradient(x), {-1})};
+  for (const auto& [path, p] : block.parameters()) all.push_back(esp::reshape(loss.gradient(p), {-1}));
+  const Variable joined = esp::concat(all);
+  std::vector<Tensor> seen{frozen
+                               ? joined.get_executor({.optimizer = esp::optim::Sgd(0.0)}).run({{"x", factor}})
+                               : joined.value()};
+  for (const auto& [path, buffer] : block.buffers()) seen.push_back(buffer.value().to(esp::float64));
+  return seen;
+}
+
 int64_t arena(bool again) {
   esp::seed(3);
   const esp::data::Distributor feed({esp::ones({64, 32})}, {.batch_size = 64});
@@ -137,6 +158,17 @@ BOOST_AUTO_TEST_CASE(training_is_the_same) {
     BOOST_REQUIRE(kept.size() == again.size());
     for (size_t i = 0; i < kept.size(); ++i) BOOST_TEST(std::abs(kept[i] - again[i]) < 1e-4, i << eagerly);
   }
+}
+
+BOOST_AUTO_TEST_CASE(convolutions_and_normalizations_are_computed_again) {
+  const std::vector<Tensor> expected = convolve(false, false);
+  BOOST_REQUIRE(expected.size() == 4u);
+  for (const bool again : {false, true})
+    for (const bool frozen : {false, true}) {
+      const std::vector<Tensor> found = convolve(again, frozen);
+      for (size_t i = 0; i < expected.size(); ++i)
+        BOOST_TEST(difference(found[i], expected[i]) < 1e-11, i << " " << again << frozen);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(plans_need_less_memory) {
