@@ -16,6 +16,9 @@ PixelShuffle::PixelShuffle(int64_t factor)
     : LayerOf(layer_of([factor](const Operand& x) { return pixel_shuffle(x, factor); })) {}
 PixelUnshuffle::PixelUnshuffle(int64_t factor)
     : LayerOf(layer_of([factor](const Operand& x) { return pixel_unshuffle(x, factor); })) {}
+Upsample::Upsample(InterpolateOptions options)
+    : LayerOf(
+          layer_of([options = std::move(options)](const Operand& x) { return interpolate(x, options); })) {}
 ChannelShuffle::ChannelShuffle(int64_t groups)
     : LayerOf(layer_of([groups](const Operand& x) { return channel_shuffle(x, groups); })) {}
 LocalResponseNorm::LocalResponseNorm(LocalResponseOptions options)

@@ -1,4 +1,4 @@
-// Windows and pixels rearranged, as layers.
+// Windows and pixels rearranged, and images in other sizes, as layers.
 #pragma once
 #include "espalier/nn/layer.h"
 #include "espalier/ops/ops.h"
@@ -27,6 +27,12 @@ class PixelShuffle : public LayerOf<PixelShuffle> {
 class PixelUnshuffle : public LayerOf<PixelUnshuffle> {
  public:
   explicit PixelUnshuffle(int64_t factor);
+};
+
+/// [n, channels, sizes…] with other sizes, by a size or a scale: `interpolate`.
+class Upsample : public LayerOf<Upsample> {
+ public:
+  explicit Upsample(InterpolateOptions options);
 };
 
 /// Channels take turns between `groups` groups of neighbours: `channel_shuffle`.

@@ -51,6 +51,26 @@ BOOST_AUTO_TEST_CASE(windows_and_pixels) {
       difference(esp::slice(nn::ChannelShuffle(2)(x), 1, 1, 2).value(), esp::slice(x, 1, 2, 3).value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(images_in_other_sizes) {
+  const esp::Variable x = image();
+  const esp::InterpolateOptions all[] = {
+      {.size = {5, 3}},
+      {.scale = {1.5, 2}},
+      {.scale = {2}, .mode = esp::Interpolation::linear},
+      {.size = {3}, .mode = esp::Interpolation::cubic, .align_corners = true},
+  };
+  for (const esp::InterpolateOptions& options : all) {
+    const nn::Sequential net{nn::Upsample(options)};
+    BOOST_TEST(difference(net.clone()(x).value(), esp::interpolate(x, options).value()) == 0);
+  }
+  const esp::Variable first = esp::slice(esp::reshape(x, {1, 4, 4}), 2, 0, 1);
+  BOOST_TEST(difference(nn::Upsample({.size = {1}})(x).value(), esp::unsqueeze(first, -1).value()) == 0);
+  BOOST_CHECK_EXCEPTION((void)nn::Upsample(esp::InterpolateOptions())(x), esp::Error,
+                        says({"interpolate", here()}));
+  BOOST_CHECK_EXCEPTION((void)nn::Upsample({.size = {2}})(esp::ones({2, 3})), esp::ShapeError,
+                        says({"[2, 3]", here()}));
+}
+
 BOOST_AUTO_TEST_CASE(neighbouring_channels) {
   const esp::Variable x = esp::variable(numbers({2, 5, 3}));
   const Array in(x.value());
