@@ -1,9 +1,10 @@
 // Tells what is in an image, by a network of torchvision whose parameters are in a file:
 //   classify image.png --model resnet50.safetensors [--labels names.txt]
-// The file is written in Python by safetensors.torch.save_file(model.state_dict(), "resnet50.safetensors"),
+// The model is written in Python by safetensors.torch.save_file(model.state_dict(), "resnet50.safetensors"),
 // and its name says which network it is. `names.txt` has the name of a class in each line. Without arguments,
 // an untrained network guesses what a digit is.
 #include <espalier/espalier.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -40,17 +41,34 @@ path draw_digit(const path& folder) {
   return folder / "digit.png";
 }
 
-int main(int argc, char** argv) try {
-  std::map<std::string, path> given;  // by what stands before: "--model", "--labels", or nothing
+/// Files by what stands before them: "--model", "--labels", or nothing.
+std::map<std::string, path> files_of(int argc, char** argv) {
+  std::map<std::string, path> given;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word.starts_with("--") && i + 1 < argc)
-      given[word] = argv[++i];
-    else
-      given[""] = word;
+    const bool is_option = word == "--model" || word == "--labels";
+    const bool is_file = !word.starts_with("--");
+    if ((!is_file && !is_option) || (is_option && i + 1 == argc) || given.contains(is_option ? word : ""))
+      throw esp::Error("usage: classify image.png --model resnet50.safetensors [--labels names.txt]");
+    given[is_option ? word : ""] = is_option ? argv[++i] : word;
   }
-  const path folder = std::filesystem::temp_directory_path() / "espalier_classify";
-  std::filesystem::create_directories(folder);
+  return given;
+}
+
+/// The lines of a file.
+std::vector<std::string> lines_of(const path& file) {
+  std::ifstream in(file);
+  if (!in) throw esp::FileError(file.string() + " cannot be read");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+int main(int argc, char** argv) try {
+  std::map<std::string, path> given = files_of(argc, argv);
+  const path folder =
+      std::filesystem::temp_directory_path() / ("espalier_classify_" + std::to_string(getpid()));
+  if (given.size() < 2 || !given.contains("")) std::filesystem::create_directories(folder);
   if (!given.contains("")) given[""] = draw_digit(folder);
   if (!given.contains("--model")) {
     esp::nn::save(vision::resnet18(), given["--model"] = folder / "resnet18.safetensors");
@@ -58,6 +76,8 @@ int main(int argc, char** argv) try {
   }
   const auto make = kNetworks.find(given["--model"].stem().string());
   if (make == kNetworks.end()) throw esp::Error("there is no network " + given["--model"].stem().string());
+  std::vector<std::string> names;
+  if (given.contains("--labels")) names = lines_of(given["--labels"]);
   esp::nn::Sequential network = make->second();
   esp::nn::load(network, given["--model"]);
   network.train(false);
@@ -66,9 +86,6 @@ int main(int argc, char** argv) try {
   const esp::Variable image = prepared(given[""]);
   std::filesystem::remove_all(folder);
   const auto [probabilities, classes] = esp::topk(esp::softmax(network(image)), 5);
-  std::vector<std::string> names;
-  std::ifstream lines(given["--labels"]);
-  for (std::string line; std::getline(lines, line);) names.push_back(line);
   for (int64_t i = 0; i < 5; ++i) {
     const auto number = static_cast<size_t>(classes.value().at<int64_t>({0, i}));
     std::cout << probabilities.value().at<float>({0, i}) << "  "

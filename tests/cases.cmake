@@ -283,4 +283,5 @@ set(test_cases
   converted_files_test.cpp
   user_calls_in_errors_test.cpp
   transform_errors_test.cpp
+  sample_programs_test.cpp
 )

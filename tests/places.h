@@ -15,6 +15,7 @@ extern const char* const c_program;
 extern const char* const c_host;          // of a static library
 extern const char* const c_plugin;        // of a static library
 extern const char* const shared_library;  // of a shared library
+extern const char* const classify;        // of builds with samples, else empty
 extern const char* const run_plan;        // a Python program
 
 }  // namespace espalier::testing::places

@@ -15,6 +15,7 @@
 #include "espalier/data/npz.h"
 #include "places.h"
 #include "plan_programs.h"
+#include "program_runs.h"
 
 namespace esp = espalier;
 using namespace espalier::testing;
@@ -23,26 +24,8 @@ using esp::Variable;
 
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string out, error;
-};
-
-/// What runs a program of this build in a folder, without a cache: its path and arguments follow.
-std::string command_in(const TemporaryFolder& folder, const std::string& environment = "ESPALIER_CACHE=off") {
-  return "cd " + folder.path().string() + " && " + environment + " " + places::emulator + " ";
-}
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Runs a program in a folder, which keeps what it prints.
 Outcome run(const TemporaryFolder& folder, const std::string& command) {
-  const std::string line = command_in(folder) + places::programs + "/" + command + " >out 2>error";
-  const int status = std::system(line.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"), text_of(folder / "error")};
+  return run_program(folder, std::string(places::programs) + "/" + command);
 }
 
 void check_fails(const TemporaryFolder& folder, const std::string& command, int code,
