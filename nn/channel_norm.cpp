@@ -46,7 +46,7 @@ class GroupNormState : public LayerStateOf<GroupNormState> {
  private:
   void check_groups(int64_t channels) const {
     if (channels % groups_ != 0)
-      throw Error(fmt::format("GroupNorm: {} groups do not divide {} channels", groups_, channels));
+      throw ShapeError(fmt::format("GroupNorm: {} groups do not divide {} channels", groups_, channels));
   }
 
   /// The means over each group, to be broadcast to `x`. Those of the channels come first, since their sizes

@@ -17,7 +17,8 @@ struct ChannelNormOptions {
 /// (x − mean) / √(variance + epsilon) over the elements of each of `groups` groups of neighbouring channels
 /// in each example, times `weight` plus `bias`, both [channels]: [n, channels, ...] keeps its shape. 16-bit
 /// inputs are computed in float32. Wu and He, Group normalization, 2018. Throws ShapeError for an input of
-/// rank below 2, or of other channels; Error unless the groups divide the channels, and epsilon > 0.
+/// rank below 2, or of other channels, and unless the groups divide the channels; Error unless groups and
+/// epsilon are above 0.
 class GroupNorm : public LayerOf<GroupNorm> {
  public:
   explicit GroupNorm(int64_t groups, ChannelNormOptions options = {}, Where where = Where::current());

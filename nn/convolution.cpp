@@ -16,8 +16,8 @@ template <class Self, class O>
 class KernelsState : public LayerStateOf<Self> {
  public:
   void create_for(int64_t in) {
-    if (in <= 0 || in % options_.groups != 0)
-      throw Error(fmt::format("{}: {} channels in {} groups", this->kind(), in, options_.groups));
+    if (in <= 0) throw Error(fmt::format("{}: {} channels; it needs at least one", this->kind(), in));
+    check_groups(in, this->kind());
     this->create(cpu(), float32, {{-1, open_size(in)}});
   }
 
@@ -25,16 +25,12 @@ class KernelsState : public LayerStateOf<Self> {
   KernelsState(std::string_view kind, size_t axes, int64_t out, O options)
       : LayerStateOf<Self>(kind), axes_(axes), options_(std::move(options)) {
     if (out <= 0) throw Error(fmt::format("{}: {} channels; it needs at least one", kind, out));
-    if (options_.groups < 1 || out % options_.groups != 0)
-      throw Error(
-          fmt::format("{}: {} channels cannot be divided into {} groups", kind, out, options_.groups));
+    if (options_.groups < 1) throw Error(fmt::format("{}: groups of {}", kind, options_.groups));
+    check_groups(out, kind);
     if (options_.dtype && !is_real(*options_.dtype))
       throw TypeError(fmt::format("{}: the dtype must be a real one, not {}", kind, name(*options_.dtype)));
     if (options_.kernel.size() == 0) throw Error(fmt::format("{}: .kernel is missing", kind));
-    if (options_.kernel.size() != 1 && options_.kernel.size() != axes)
-      throw Error(fmt::format("{}: {} kernel sizes for {} axes", kind, options_.kernel.size(), axes));
-    for (size_t i = 0; i < axes; ++i)
-      if (options_.kernel[i] < 1) throw Error(fmt::format("{}: a kernel of {}", kind, options_.kernel[i]));
+    (void)numbers_for_axes(options_.kernel, axes, 1, "kernel", kind);
     (void)numbers_for_axes(options_.stride, axes, 1, "stride", kind);
     (void)numbers_for_axes(options_.dilation, axes, 1, "dilation", kind);
   }
@@ -61,6 +57,12 @@ class KernelsState : public LayerStateOf<Self> {
   const O& options() const { return options_; }
 
  private:
+  void check_groups(int64_t channels, std::string_view kind) const {
+    if (channels % options_.groups != 0)
+      throw ShapeError(
+          fmt::format("{}: {} channels cannot be divided into {} groups", kind, channels, options_.groups));
+  }
+
   size_t axes_;
   O options_;
 };

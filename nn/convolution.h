@@ -22,8 +22,8 @@ struct ConvOptions {
 
 /// [n, channels, sizes…] as [n, out, …]: `conv` with own kernels. Parameters: `weight` [out, channels /
 /// groups, kernel sizes…] and `bias` [out]. Throws ShapeError for an input of another rank or with other
-/// channels, and where a kernel is larger than the padded axis; TypeError for another dtype; Error unless
-/// sizes are positive and `groups` divides the channels.
+/// channels, where a kernel is larger than the padded axis, for kernels of other axes, and unless `groups`
+/// divides the channels; TypeError for another dtype; Error unless sizes are positive.
 class Conv1d : public LayerOf<Conv1d> {
  public:
   /// The channels of the input come with the first call, or from a file, and then the parameters are made.

@@ -188,4 +188,66 @@ BOOST_AUTO_TEST_CASE(figures_and_callbacks) {
                            "[2] of 4 rows"}});
 }
 
+BOOST_AUTO_TEST_CASE(places_of_elements) {
+  const Variable x = numbers({3, 4}), one = numbers({1}), two = numbers({2});
+  const auto at = [](std::vector<int64_t> list) { return Variable(esp::tensor_from(list, {1, 2})); };
+  const auto lengths = [](std::vector<int64_t> list) { return Variable(esp::tensor_from(list, {3})); };
+  check<esp::IndexError>({
+      {"gather_nd",
+       [=] {
+         esp::gather_nd(x, at({5, 0}));
+       },
+       "index 5 is outside an axis of size 3"},
+      {"gather_nd",
+       [=] {
+         esp::gather_nd(x, at({0, -9}));
+       },
+       "index -9 is outside an axis of size 4"},
+      {"scatter_nd",
+       [=] {
+         esp::scatter_nd(x, at({5, 0}), one);
+       },
+       "index 5"},
+      {"scatter_nd_add",
+       [=] {
+         esp::scatter_nd_add(x, at({0, 4}), one);
+       },
+       "index 4"},
+      {"reverse_sequence",
+       [=] {
+         esp::reverse_sequence(x, lengths({5, 1, 1}), 1, 0);
+       },
+       "axis of size 4"},
+      {"reverse_sequence",
+       [=] {
+         esp::reverse_sequence(x, lengths({-1, 1, 1}), 1, 0);
+       },
+       "axis of size 4"},
+  });
+  check<esp::ShapeError>({
+      {"scatter_nd",
+       [=] {
+         esp::scatter_nd(x, at({0, 0}), two);
+       },
+       "[2] cannot be repeated to [1]"},
+      {"scatter_nd_add",
+       [=] {
+         esp::scatter_nd_add(x, at({0, 0}), two);
+       },
+       "[2] cannot be repeated to [1]"},
+  });
+  check<esp::TypeError>({
+      {"scatter_nd_add",
+       [=] {
+         esp::scatter_nd_add(x, at({0, 0}), esp::cast(one, esp::float32));
+       },
+       "float32"},
+      {"scatter_nd_add",
+       [=] {
+         esp::scatter_nd_add(esp::greater(x, 0.0), at({0, 0}), esp::greater(one, 0.0));
+       },
+       "bool"},
+  });
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(mistakes_name_the_layer) {
   const Variable x = numbers({1, 4, 5, 5});
   refuses([&] { Conv2d(0, {.kernel = 3}); }, {"Conv2d", "0 channels", here()});
   refuses([&] { Conv2d(3, {.kernel = 0}); }, {"Conv2d", "kernel of 0", here()});
-  refuses([&] { Conv2d(3, {.kernel = {1, 2, 3}}); }, {"Conv2d", "3 kernel sizes for 2 axes", here()});
+  refuses([&] { Conv2d(3, {.kernel = {1, 2, 3}}); }, {"Conv2d", "3 kernel numbers for 2 axes", here()});
   const esp::ConvolutionPadding behind{esp::Padding{0, 0}, esp::Padding{0, -1}};
   refuses([&] { Conv2d(3, {.kernel = 1, .padding = behind}); }, {"Conv2d", "padding of -1", here()});
   refuses([&] { Conv2d(3, {.kernel = 1, .groups = 2}); }, {"Conv2d", "2 groups", here()});

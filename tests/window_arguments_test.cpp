@@ -7,6 +7,7 @@
 #include <typeinfo>
 
 #include "espalier/core/error.h"
+#include "espalier/nn/channel_norm.h"
 #include "espalier/nn/convolution.h"
 #include "espalier/nn/pooling.h"
 #include "espalier/nn/vision_pooling.h"
@@ -144,6 +145,12 @@ BOOST_AUTO_TEST_CASE(pooling) {
          esp::fractional_max_pool(image, {.kernel = 2, .parts = 2}, numbers({1, 4, 3}));
        },
        "[1, 4, 3]"},
+      {"fractional_max_pool", Kind::shape, [] { esp::fractional_max_pool(empty, {.kernel = 1, .parts = 1}); },
+       "[1, 4, 0, 6]"},
+      {"fractional_max_pool", Kind::shape,
+       [] { esp::fractional_max_pool(empty, {.kernel = 1, .ratio = {0.5}}); }, "[1, 4, 0, 6]"},
+      {"fractional_max_pool_with_indices", Kind::shape,
+       [] { esp::fractional_max_pool_with_indices(empty, {.kernel = 1, .parts = 1}); }, "[1, 4, 0, 6]"},
       {"fractional_max_pool", Kind::type, [] { esp::fractional_max_pool(whole, {.kernel = 2, .parts = 2}); },
        "int64"},
       {"max_unpool", Kind::number, [] { esp::max_unpool(row, places, {.kernel = 0}); }, "kernel of 0"},
@@ -151,6 +158,11 @@ BOOST_AUTO_TEST_CASE(pooling) {
        "stride of -1"},
       {"max_unpool", Kind::shape, [] { esp::max_unpool(row, places, {.kernel = 2, .size = 16}); }, "16"},
       {"max_unpool", Kind::shape, [] { esp::max_unpool(image, places, {.kernel = 2}); }, "[2, 4, 6]"},
+      {"max_unpool", Kind::shape,
+       [] {
+         esp::max_unpool(empty, esp::zeros({1, 4, 0, 6}, esp::int64), {.kernel = 2});
+       },
+       "[1, 4, 0, 6]"},
       {"max_unpool", Kind::type, [] { esp::max_unpool(row, row, {.kernel = 2}); }, "float64"},
       {"max_unpool", Kind::index, [] { esp::max_unpool(row, places + int64_t{99}, {.kernel = 2}); }, "99"},
   });
@@ -355,9 +367,26 @@ BOOST_AUTO_TEST_CASE(layers) {
        "two inputs"},
       {"Conv2d", Kind::number, [] { nn::Conv2d(0, {.kernel = 3}); }, "0 channels"},
       {"Conv2d", Kind::number, [] { nn::Conv2d(4, {.kernel = 0}); }, "kernel of 0"},
-      {"Conv2d", Kind::number, [] { nn::Conv2d(4, {.kernel = 3, .groups = 0}); }, "groups"},
-      {"Conv2d", Kind::number, [] { nn::Conv2d(4, {.kernel = 3, .groups = 3}); }, "3 groups"},
-      {"Conv2d", Kind::number, [] { nn::Conv2d(3, 4, {.kernel = 3, .groups = 2}); }, "2 groups"},
+      {"Conv2d", Kind::shape,
+       [] {
+         nn::Conv2d(4, {.kernel = {1, 2, 3}});
+       },
+       "3 kernel numbers for 2 axes"},
+      {"Conv2d", Kind::number, [] { nn::Conv2d(4, {.kernel = 3, .groups = 0}); }, "groups of 0"},
+      {"Conv2d", Kind::shape, [] { nn::Conv2d(4, {.kernel = 3, .groups = 3}); }, "3 groups"},
+      {"Conv2d", Kind::shape, [] { nn::Conv2d(5, 4, {.kernel = 3, .groups = 2}); }, "5 channels"},
+      {"Conv2d", Kind::number, [] { nn::Conv2d(0, 4, {.kernel = 3, .groups = 2}); }, "0 channels"},
+      {"ConvTranspose2d", Kind::shape, [] { nn::ConvTranspose2d(5, {.kernel = 3, .groups = 2}); },
+       "5 channels"},
+      {"ConvTranspose2d", Kind::shape, [] { nn::ConvTranspose2d(3, 4, {.kernel = 3, .groups = 2}); },
+       "3 channels"},
+      {"GroupNorm", Kind::number, [] { nn::GroupNorm(0); }, "0 groups"},
+      {"GroupNorm", Kind::shape, [] { nn::GroupNorm(2, {.channels = 5}); }, "5 channels"},
+      {"GroupNorm", Kind::shape,
+       [] {
+         nn::GroupNorm(3)(esp::ones({1, 4, 2}));
+       },
+       "4 channels"},
       {"Conv2d", Kind::number, [] { nn::Conv2d(4, {.kernel = 3, .stride = 0})(image); }, "stride of 0"},
       {"Conv2d", Kind::number, [] { nn::Conv2d(4, {.kernel = 3, .dilation = -1})(image); }, "dilation of -1"},
       {"Conv2d", Kind::number, [] { nn::Conv2d(4, {.kernel = 3, .padding = -1})(image); }, "padding of -1"},
@@ -370,64 +399,6 @@ BOOST_AUTO_TEST_CASE(layers) {
        "stride of 0"},
       {"conv_transpose", Kind::number,
        [] { nn::ConvTranspose1d(4, {.kernel = 2, .output_padding = 1})(row); }, "output padding of 1"},
-  });
-}
-
-BOOST_AUTO_TEST_CASE(places) {
-  const Variable x = numbers({3, 4}), one = numbers({1}), two = numbers({2});
-  const auto at = [](std::vector<int64_t> list) { return Variable(esp::tensor_from(list, {1, 2})); };
-  const auto lengths = [](std::vector<int64_t> list) { return Variable(esp::tensor_from(list, {3})); };
-  check({
-      {"gather_nd", Kind::index,
-       [=] {
-         esp::gather_nd(x, at({5, 0}));
-       },
-       "index 5 is outside an axis of size 3"},
-      {"gather_nd", Kind::index,
-       [=] {
-         esp::gather_nd(x, at({0, -9}));
-       },
-       "index -9 is outside an axis of size 4"},
-      {"scatter_nd", Kind::index,
-       [=] {
-         esp::scatter_nd(x, at({5, 0}), one);
-       },
-       "index 5"},
-      {"scatter_nd", Kind::shape,
-       [=] {
-         esp::scatter_nd(x, at({0, 0}), two);
-       },
-       "[2] cannot be repeated to [1]"},
-      {"scatter_nd_add", Kind::index,
-       [=] {
-         esp::scatter_nd_add(x, at({0, 4}), one);
-       },
-       "index 4"},
-      {"scatter_nd_add", Kind::shape,
-       [=] {
-         esp::scatter_nd_add(x, at({0, 0}), two);
-       },
-       "[2] cannot be repeated to [1]"},
-      {"scatter_nd_add", Kind::type,
-       [=] {
-         esp::scatter_nd_add(x, at({0, 0}), esp::cast(one, esp::float32));
-       },
-       "float32"},
-      {"scatter_nd_add", Kind::type,
-       [=] {
-         esp::scatter_nd_add(esp::greater(x, 0.0), at({0, 0}), esp::greater(one, 0.0));
-       },
-       "bool"},
-      {"reverse_sequence", Kind::index,
-       [=] {
-         esp::reverse_sequence(x, lengths({5, 1, 1}), 1, 0);
-       },
-       "axis of size 4"},
-      {"reverse_sequence", Kind::index,
-       [=] {
-         esp::reverse_sequence(x, lengths({-1, 1, 1}), 1, 0);
-       },
-       "axis of size 4"},
   });
 }
 
