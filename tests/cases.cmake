@@ -284,4 +284,5 @@ set(test_cases
   user_calls_in_errors_test.cpp
   transform_errors_test.cpp
   sample_programs_test.cpp
+  norm_ops_test.cpp
 )
