@@ -57,23 +57,26 @@ inline Trace train_layer(const std::function<LayerTraining::Call(nn::Module&)>& 
   return trace;
 }
 
-/// The largest difference of a plan, and of two and three replicas, from eager training.
+using Places = std::vector<std::vector<Device>>;
+
+/// The largest difference of plans from eager training on the CPU: of one device, and of replicas.
 inline double training_differences_of(const std::function<LayerTraining::Call(nn::Module&)>& call,
-                                      const Shape& shape) {
+                                      const Shape& shape, const Places& places = {{}, cpus(2), cpus(3)}) {
   const Trace eager = train_layer(call, shape, true);
-  double largest = difference_of(train_layer(call, shape, false), eager);
-  for (const int replicas : {2, 3})
-    largest = std::max(largest, difference_of(train_layer(call, shape, false, cpus(replicas)), eager));
+  double largest = 0;
+  for (const auto& devices : places)
+    largest = std::max(largest, difference_of(train_layer(call, shape, false, devices), eager));
   return largest;
 }
 
 template <class L>
-double training_differences(const std::function<L()>& make, const Shape& shape) {
+double training_differences(const std::function<L()>& make, const Shape& shape,
+                            const Places& places = {{}, cpus(2), cpus(3)}) {
   const auto call = [&](nn::Module& module) -> LayerTraining::Call {
     const L layer = module.add("layer", make());
     return [layer](const Variable& x) { return layer(x); };
   };
-  return training_differences_of(call, shape);
+  return training_differences_of(call, shape, places);
 }
 
 }  // namespace espalier::testing

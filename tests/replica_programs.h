@@ -19,6 +19,13 @@ inline std::vector<Device> cpus(int count) {
   return devices;
 }
 
+/// One device, two and three replicas on the CPU, and on a GPU one and two.
+inline std::vector<std::vector<Device>> replica_places() {
+  std::vector<std::vector<Device>> places{{}, cpus(2), cpus(3)};
+  for (const Device& gpu : gpus_to_test()) places.insert(places.end(), {{gpu}, {gpu, gpu}});
+  return places;
+}
+
 struct NetworkOptions {
   uint32_t optimizer = 7;
   int64_t batch = 8;  // of 29 rows

@@ -5,6 +5,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "espalier/core/deferred/deferred.h"
 #include "espalier/core/error.h"
@@ -109,7 +111,7 @@ BOOST_AUTO_TEST_CASE(branches_must_be_alike) {
 
 BOOST_AUTO_TEST_CASE(validation_takes_running_statistics) {
   const NormTask t;
-  for (const int replicas : {1, 2, 3})
+  for (const auto& devices : replica_places())
     for (const bool local : {false, true}) {
       const nn::Sequential net = normalizing_net();
       const esp::data::Distributor feed({t.x, t.y}, {.batch_size = 5}),
@@ -117,7 +119,7 @@ BOOST_AUTO_TEST_CASE(validation_takes_running_statistics) {
       const auto [x, y] = feed.get_output_graphs<2>();
       const Variable loss = nn::MeanSquared()(net(x), y);
       const esp::Executor executor = loss.get_executor({.optimizer = esp::optim::Sgd(0.05),
-                                                        .devices = cpus(replicas),
+                                                        .devices = devices,
                                                         .replicas = {.local_statistics = local},
                                                         .validation = held});
       for (int epoch = 0; epoch < 2; ++epoch) {
@@ -218,28 +220,33 @@ BOOST_AUTO_TEST_CASE(local_statistics_keep_running_ones) {
   // The means of what the replicas see, each counted by its rows.
   const esp::Tensor rows = numbers({8, 2}, -1, 3, 1);
   const esp::data::Distributor feed({rows}, {.batch_size = 8});
-  const nn::BatchNorm norm({.momentum = 0.25});
   const Variable w = esp::parameter(esp::tensor(1.0, esp::float64), "w");
-  const Variable loss = esp::mean(esp::square(norm(feed.get_output_graphs()[0] * w) - 0.5));
-  (void)loss
-      .get_executor(
-          {.optimizer = esp::optim::Sgd(0.0), .devices = cpus(2), .replicas = {.local_statistics = true}})
-      .step();
-  const Array in(rows);
-  for (int64_t f = 0; f < 2; ++f) {
-    double mean = 0, variance = 0;
-    for (int64_t part = 0; part < 2; ++part) {
-      double m = 0, v = 0;
-      for (int64_t i = 4 * part; i < 4 * part + 4; ++i) m += in({i, f}) / 4;
-      for (int64_t i = 4 * part; i < 4 * part + 4; ++i) v += std::pow(in({i, f}) - m, 2) / 3;
-      mean += m / 2, variance += v / 2;
+  std::vector<std::vector<esp::Device>> places{cpus(2)};
+  for (const esp::Device& gpu : gpus_to_test()) places.push_back({gpu, gpu});
+  for (const std::optional<double> momentum : {std::optional(0.25), std::optional<double>()})
+    for (const auto& devices : places) {
+      const nn::BatchNorm norm({.momentum = momentum});
+      const Variable loss = esp::mean(esp::square(norm(feed.get_output_graphs()[0] * w) - 0.5));
+      const esp::Executor executor = loss.get_executor(
+          {.optimizer = esp::optim::Sgd(0.0), .devices = devices, .replicas = {.local_statistics = true}});
+      (void)executor.execute({.progress = false});
+      const double moved = momentum.value_or(1);
+      const Array in(rows);
+      for (int64_t f = 0; f < 2; ++f) {
+        double mean = 0, variance = 0;
+        for (int64_t part = 0; part < 2; ++part) {
+          double m = 0, v = 0;
+          for (int64_t i = 4 * part; i < 4 * part + 4; ++i) m += in({i, f}) / 4;
+          for (int64_t i = 4 * part; i < 4 * part + 4; ++i) v += std::pow(in({i, f}) - m, 2) / 3;
+          mean += m / 2, variance += v / 2;
+        }
+        BOOST_TEST(norm.buffer("running_mean").value().at<double>({f}) == moved * mean,
+                   boost::test_tools::tolerance(1e-12));
+        BOOST_TEST(norm.buffer("running_var").value().at<double>({f}) == 1 + (variance - 1) * moved,
+                   boost::test_tools::tolerance(1e-12));
+      }
+      BOOST_TEST(norm.buffer("num_batches_tracked").value().item<int64_t>() == 1);
     }
-    BOOST_TEST(norm.buffer("running_mean").value().at<double>({f}) == 0.25 * mean,
-               boost::test_tools::tolerance(1e-12));
-    BOOST_TEST(norm.buffer("running_var").value().at<double>({f}) == 0.75 + 0.25 * variance,
-               boost::test_tools::tolerance(1e-12));
-  }
-  BOOST_TEST(norm.buffer("num_batches_tracked").value().item<int64_t>() == 1);
   // A part's own sum is none of the batch's.
   const Variable s = esp::state(esp::zeros({2}, esp::float64), "s"), x = feed.get_output_graphs()[0] * w;
   const Variable sums = esp::mean(esp::with_assignment(x, s, esp::sqrt(esp::sum(esp::square(x), 0))));
