@@ -286,13 +286,21 @@ BOOST_AUTO_TEST_CASE(the_transpose_is_the_gradient_of_a_convolution) {
 
 BOOST_AUTO_TEST_CASE(transposes) {
   struct Case {
+    esp::Shape x, kernels;
     std::vector<int64_t> stride, padding, output_padding, dilation, sizes;
+    int64_t groups = 1;
   };
-  const std::vector<Case> cases{
-      {{2, 1}, {1, 0}, {1, 0}, {1, 1}, {6, 3}},
+  const Case cases[] = {
+      {{2, 3, 3, 2}, {3, 2, 3, 2}, {2, 1}, {1, 0}, {1, 0}, {1, 1}, {6, 3}},
       // Longer by more than a stride, with and without zeros behind the last kernel.
-      {{2, 1}, {1, 0}, {2, 1}, {3, 2}, {11, 5}},
-      {{1, 1}, {2, 1}, {1, 2}, {2, 3}, {4, 5}}};
+      {{2, 3, 3, 2}, {3, 2, 3, 2}, {2, 1}, {1, 0}, {2, 1}, {3, 2}, {11, 5}},
+      {{2, 3, 3, 2}, {3, 2, 3, 2}, {1, 1}, {2, 1}, {1, 2}, {2, 3}, {4, 5}},
+      {{2, 4, 3, 2}, {4, 2, 2, 3}, {2, 1}, {1, 1}, {1, 1}, {3, 2}, {7, 5}, 2},
+      {{2, 2, 4}, {2, 3, 3}, {3}, {1}, {2}, {1}, {12}},
+      {{1, 3, 4}, {3, 1, 2}, {2}, {0}, {1}, {2}, {10}, 3},
+      {{1, 2, 2, 3, 2}, {2, 2, 2, 1, 3}, {2, 1, 2}, {0, 0, 1}, {1, 0, 1}, {1, 1, 1}, {5, 3, 4}},
+      {{1, 2, 2, 2, 2}, {2, 1, 2, 1, 2}, {1, 2, 1}, {0, 0, 1}, {1, 1, 1}, {2, 1, 2}, {5, 4, 3}, 2},
+  };
   for (const Case& c : cases)
     check_op({.name = "conv_transpose",
               .op =
@@ -301,23 +309,31 @@ BOOST_AUTO_TEST_CASE(transposes) {
                                                {.stride = c.stride,
                                                 .padding = c.padding,
                                                 .output_padding = c.output_padding,
-                                                .dilation = c.dilation});
+                                                .dilation = c.dilation,
+                                                .groups = c.groups});
                   },
-              .inputs = {numbers({2, 3, 3, 2}), numbers({3, 2, 3, 2}, -1, 1, 1)},
+              .inputs = {numbers(c.x), numbers(c.kernels, -1, 1, 1)},
               .reference =
                   [&](const std::vector<Array>& in) {
-                    return Array({2, 2, c.sizes[0], c.sizes[1]}, [&](const Index& i) {
+                    const size_t axes = c.stride.size();
+                    const int64_t inputs = c.x[1] / c.groups, outputs = c.kernels[1];  // of a group
+                    esp::Shape y{c.x[0], outputs * c.groups}, terms{inputs};
+                    for (const int64_t size : c.sizes) y.dims().push_back(size);
+                    for (const esp::Shape* shape : {&c.x, &c.kernels})
+                      for (size_t a = 0; a < axes; ++a) terms.dims().push_back(shape->dims()[a + 2]);
+                    return Array(y, [&](const Index& i) {
                       double sum = 0;
-                      each_index(
-                          {3, 3, 2, 3, 2},
-                          [&](const Index& at) {  // channel, place, place, kernel, kernel
-                            const auto reached = [&](size_t axis) {
-                              return at[1 + axis] * c.stride[axis] + at[3 + axis] * c.dilation[axis] -
-                                     c.padding[axis];
-                            };
-                            if (reached(0) == i[2] && reached(1) == i[3])
-                              sum += in[0]({i[0], at[0], at[1], at[2]}) * in[1]({at[0], i[1], at[3], at[4]});
-                          });
+                      each_index(terms, [&](const Index& at) {  // channel, places, places in the kernel
+                        const int64_t channel = i[1] / outputs * inputs + at[0];
+                        Index from{i[0], channel}, kernel{channel, i[1] % outputs};
+                        for (size_t a = 0; a < axes; ++a) {
+                          from.push_back(at[1 + a]);
+                          kernel.push_back(at[1 + axes + a]);
+                          const int64_t reached = from.back() * c.stride[a] + kernel.back() * c.dilation[a];
+                          if (reached - c.padding[a] != i[2 + a]) return;
+                        }
+                        sum += in[0](from) * in[1](kernel);
+                      });
                       return sum;
                     });
                   },

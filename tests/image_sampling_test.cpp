@@ -86,32 +86,43 @@ BOOST_AUTO_TEST_CASE(sizes_are_those_of_pytorch) {
 }
 
 BOOST_AUTO_TEST_CASE(derivatives_types_and_plans) {
-  // A point between the elements along both axes, so that differences do not cross a kink.
-  const Tensor image = numbers({2, 1, 3, 3}), points = numbers({2, 1, 2, 2}, -0.6, -0.4, 1);
+  // Between the 2ᵏ elements around a point, of an image with 3 along each axis.
   const auto sampled = [](const Array& x, const Array& grid, const Index& i) {
-    const auto place = [&](int64_t component) {
-      return ((grid({i[0], i[2], i[3], component}) + 1) * 3 - 1) / 2;
-    };
-    const double row = place(1), column = place(0), above = std::floor(row), left = std::floor(column);
+    const size_t axes = x.shape.rank() - 2;
     double sum = 0;
-    for (const int64_t r : {0, 1})
-      for (const int64_t c : {0, 1}) {
-        const int64_t at = static_cast<int64_t>(above) + r, from = static_cast<int64_t>(left) + c;
-        if (at < 0 || at > 2 || from < 0 || from > 2) continue;
-        sum += (1 - std::abs(row - static_cast<double>(at))) *
-               (1 - std::abs(column - static_cast<double>(from))) * x({i[0], i[1], at, from});
+    each_index(Shape(Index(axes, 2)), [&](const Index& corner) {
+      Index from{i[0], i[1]};
+      double part = 1;
+      for (size_t a = 0; a < axes; ++a) {
+        Index point{i[0]};
+        point.insert(point.end(), i.begin() + 2, i.end());
+        point.push_back(static_cast<int64_t>(axes - 1 - a));
+        const double place = ((grid(point) + 1) * 3 - 1) / 2;
+        from.push_back(static_cast<int64_t>(std::floor(place)) + corner[a]);
+        if (from.back() < 0 || from.back() > 2) return;
+        part *= 1 - std::abs(place - static_cast<double>(from.back()));
       }
+      sum += part * x(from);
+    });
     return sum;
   };
-  check_op({.name = "grid_sample",
-            .op = [](const Variables& v) { return esp::grid_sample(v[0], v[1]); },
-            .inputs = {image, points},
-            .reference =
-                [&](const std::vector<Array>& in) {
-                  return Array({2, 1, 1, 2}, [&](const Index& i) { return sampled(in[0], in[1], i); });
-                },
-            .tolerance32 = 1e-5,
-            .roundings = 0});
+  // Points between the elements along all axes, so that differences do not cross a kink.
+  const std::pair<Tensor, Tensor> images[] = {
+      {numbers({2, 1, 3, 3}), numbers({2, 1, 2, 2}, -0.6, -0.4, 1)},
+      {numbers({1, 2, 3, 3, 3}), numbers({1, 1, 2, 1, 3}, -0.6, -0.4, 1)}};
+  for (const auto& [image, points] : images)
+    check_op({.name = "grid_sample",
+              .op = [](const Variables& v) { return esp::grid_sample(v[0], v[1]); },
+              .inputs = {image, points},
+              .reference =
+                  [&](const std::vector<Array>& in) {
+                    Shape y{in[0].shape[0], in[0].shape[1]};
+                    for (size_t a = 1; a + 1 < in[1].shape.rank(); ++a)
+                      y.dims().push_back(in[1].shape.dims()[a]);
+                    return Array(y, [&](const Index& i) { return sampled(in[0], in[1], i); });
+                  },
+              .tolerance32 = 1e-5,
+              .roundings = 0});
   check_op({.name = "affine_grid",
             .op =
                 [](const Variables& v) {
@@ -167,14 +178,21 @@ BOOST_AUTO_TEST_CASE(modes_in_types_and_plans) {
         {.mode = SampleMode::cubic, .padding = SamplePadding::border},
         {.mode = SampleMode::cubic, .padding = SamplePadding::reflection, .align_corners = true}}) {
     const auto op = [=](const Variables& v) { return esp::grid_sample(v[0], v[1], options); };
-    check_op(
-        {.name = "grid_sample",
-         .op = op,
-         .inputs = {numbers({1, 1, 3, 3}),
-                    esp::tensor({-0.55, 0.9, -1.45, 0.42, 1.2, -1.3}, esp::float64).reshape({1, 1, 3, 2})},
-         .reference = in_float64(op),
-         .tolerance32 = 1e-5,
-         .roundings = 0});
+    const Tensor points = esp::tensor({-0.55, 0.9, -1.45, 0.42, 1.2, -1.3}, esp::float64);
+    const bool cubic = options.mode == SampleMode::cubic;
+    check_op({.name = "grid_sample",
+              .op = op,
+              .inputs = {numbers({1, 1, 3, 3}), points.reshape({1, 1, 3, 2})},
+              .reference = in_float64(op),
+              .tolerance32 = 1e-5,
+              .roundings = 0});
+    check_op({.name = "grid_sample of a volume",
+              .op = op,
+              .inputs = {numbers(cubic ? Shape{1, 1, 2, 3, 2} : Shape{1, 1, 3, 3, 3}),
+                         cubic ? numbers({1, 1, 1, 1, 3}, -0.3, -0.1, 3) : points.reshape({1, 1, 1, 2, 3})},
+              .reference = in_float64(op),
+              .tolerance32 = 1e-5,
+              .roundings = 0});
   }
 }
 

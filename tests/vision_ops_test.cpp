@@ -22,16 +22,37 @@ using esp::Variable;
 
 namespace {
 
-/// The p-norm of each window of [n, c, size], without padding.
-Reference lp_of_windows(double p, int64_t kernel, int64_t stride, int64_t dilation) {
+/// The p-norm of each window of [n, c, sizes…], without padding.
+Reference lp_of_windows(double p, const Index& kernel, const Index& stride, const Index& dilation) {
   return [=](const std::vector<Array>& in) {
     const Array& x = in[0];
-    const int64_t count = (x.shape[2] - dilation * (kernel - 1) - 1) / stride + 1;
-    return Array({x.shape[0], x.shape[1], count}, [&](const Index& o) {
+    esp::Shape y{x.shape[0], x.shape[1]};
+    for (size_t a = 0; a < kernel.size(); ++a)
+      y.dims().push_back((x.shape.dims()[a + 2] - dilation[a] * (kernel[a] - 1) - 1) / stride[a] + 1);
+    return Array(y, [&](const Index& o) {
       double sum = 0;
-      for (int64_t k = 0; k < kernel; ++k)
-        sum += std::pow(std::abs(x({o[0], o[1], o[2] * stride + k * dilation})), p);
+      each_index(esp::Shape(kernel), [&](const Index& k) {
+        Index at = o;
+        for (size_t a = 0; a < k.size(); ++a) at[a + 2] = o[a + 2] * stride[a] + k[a] * dilation[a];
+        sum += std::pow(std::abs(x(at)), p);
+      });
       return std::pow(sum, 1 / p);
+    });
+  };
+}
+
+/// Zeros, and the elements of [n, c, sizes…] at their places in the planes of `shape`.
+Reference unpooled(const Index& places, const esp::Shape& shape) {
+  return [=](const std::vector<Array>& in) {
+    return Array(shape, [&](const Index& o) {
+      int64_t place = 0;
+      for (size_t axis = 2; axis < o.size(); ++axis) place = place * shape.dims()[axis] + o[axis];
+      double y = 0;
+      size_t next = 0;
+      each_index(in[0].shape, [&](const Index& i) {
+        if (places[next++] == place && i[0] == o[0] && i[1] == o[1]) y = in[0](i);
+      });
+      return y;
     });
   };
 }
@@ -69,21 +90,33 @@ const OpCase cases[] = {
     {"lp_pool of 2",
      [](const Variables& in) { return esp::lp_pool(in[0], {.kernel = 2, .stride = 1}); },
      {numbers({2, 2, 5})},
-     lp_of_windows(2, 2, 1, 1)},
+     lp_of_windows(2, {2}, {1}, {1})},
     {"lp_pool of 3 with dilation",
      [](const Variables& in) {
        return esp::lp_pool(in[0], {.kernel = 2, .p = 3, .stride = 1, .dilation = 2});
      },
      {numbers({1, 2, 6})},
-     lp_of_windows(3, 2, 1, 2)},
+     lp_of_windows(3, {2}, {1}, {2})},
     {"lp_pool of 1.5",
      [](const Variables& in) { return esp::lp_pool(in[0], {.kernel = 3, .p = 1.5}); },
      {numbers({2, 1, 6}, 0.5, 2)},
-     lp_of_windows(1.5, 3, 3, 1)},
+     lp_of_windows(1.5, {3}, {3}, {1})},
+    {"lp_pool of two axes",
+     [](const Variables& in) {
+       return esp::lp_pool(in[0], {.kernel = {2, 3}, .stride = {1, 2}, .dilation = {2, 1}});
+     },
+     {numbers({1, 2, 4, 5})},
+     lp_of_windows(2, {2, 3}, {1, 2}, {2, 1})},
+    {"lp_pool of 3, of three axes",
+     [](const Variables& in) {
+       return esp::lp_pool(in[0], {.kernel = {2, 1, 2}, .p = 3, .stride = 1});
+     },
+     {numbers({1, 2, 3, 2, 3})},
+     lp_of_windows(3, {2, 1, 2}, {1, 1, 1}, {1, 1, 1})},
     {"global_lp_pool",
      [](const Variables& in) { return esp::global_lp_pool(in[0], 3); },
      {numbers({1, 2, 4})},
-     lp_of_windows(3, 4, 4, 1)},
+     lp_of_windows(3, {4}, {4}, {1})},
     {"fractional_max_pool",
      [](const Variables& in) {
        return esp::fractional_max_pool(in[0], {.kernel = {2, 1}, .parts = esp::PerAxis{2, 3}}, in[1]);
@@ -111,14 +144,21 @@ const OpCase cases[] = {
        return esp::max_unpool(in[0], integers({3, 0, 2, 1}, {1, 2, 2}).to(in[0].device()), {.kernel = 2});
      },
      {numbers({1, 2, 2})},
-     [](const std::vector<Array>& in) {
-       return Array({1, 2, 4}, [&](const Index& o) {
-         const int64_t places[2][2] = {{3, 0}, {2, 1}};
-         for (int64_t i = 0; i < 2; ++i)
-           if (places[o[1]][i] == o[2]) return in[0]({0, o[1], i});
-         return 0.0;
-       });
-     }},
+     unpooled({3, 0, 2, 1}, {1, 2, 4})},
+    {"max_unpool of two axes, with a place that is named twice",
+     [](const Variables& in) {
+       const esp::Tensor places = integers({5, 2, 12, 11, 0, 3, 3, 15}, {1, 2, 2, 2});
+       return esp::max_unpool(in[0], places.to(in[0].device()), {.kernel = 2});
+     },
+     {numbers({1, 2, 2, 2})},
+     unpooled({5, 2, 12, 11, 0, 3, 3, 15}, {1, 2, 4, 4})},
+    {"max_unpool of three axes",
+     [](const Variables& in) {
+       const esp::Tensor places = integers({9, 2, 4, 15, 0, 11, 13, 6}, {2, 1, 1, 2, 2});
+       return esp::max_unpool(in[0], places.to(in[0].device()), {.kernel = {2, 1, 2}});
+     },
+     {numbers({2, 1, 1, 2, 2})},
+     unpooled({9, 2, 4, 15, 0, 11, 13, 6}, {2, 1, 2, 2, 4})},
 };
 
 }  // namespace
