@@ -52,6 +52,28 @@ esp::Graph graph_of(const Variable& result, bool inference, bool folds) {
   esp::fuse_convolution(graph, options);
   return graph;
 }
+/// The result, by one kernel of the CPU for each node.
+esp::Tensor computed(const esp::Graph& graph, const esp::Tensor& x) {
+  std::vector<std::vector<esp::Tensor>> values;
+  for (const esp::GraphNode& n : graph.nodes) {
+    std::vector<esp::Tensor>& own = values.emplace_back();
+    if (n.op->feed()) {
+      own.push_back(x);
+    } else if (n.is_constant()) {
+      own.push_back(*n.constant);
+    } else if (n.leaf.defined()) {
+      own.push_back(n.leaf.value());
+    } else {
+      esp::KernelCall call;
+      for (const esp::ValueRef& input : n.inputs) call.inputs.push_back(&values[input.node][input.output]);
+      for (const esp::Spec& spec : n.outputs) own.emplace_back(spec.shape, spec.dtype);
+      for (esp::Tensor& out : own) call.outputs.push_back(&out);
+      esp::backend(esp::cpu()).run(*n.op, call);
+    }
+  }
+  return values[graph.results[0].node][graph.results[0].output];
+}
+
 int64_t count(const esp::Graph& graph, std::string_view op) {
   return std::ranges::count_if(graph.nodes, [&](const esp::GraphNode& n) { return n.op->name() == op; });
 }
@@ -100,38 +122,62 @@ BOOST_AUTO_TEST_CASE(what_is_folded) {
   BOOST_TEST(!esp::fold_batch_norm(on_cpu, {.inference = true}));
 }
 
+/// The second convolution reads what takes the place of the first one's batch normalization.
+BOOST_AUTO_TEST_CASE(two_in_a_row) {
+  const Conv2d first(4, 6, {.kernel = 3, .padding = 1, .bias = false}),
+      second(6, 4, {.kernel = 3, .padding = 1});
+  const BatchNorm between = batch_norm(6), behind = batch_norm(4);
+  const esp::Tensor images = floats({2, 4, 6, 6}, 3);
+  const auto net = [&](const Variable& x) { return behind(second(between(first(x)))); };
+  esp::Graph graph = esp::freeze({net(esp::placeholder("x", images.shape()))}, {}, {}, true);
+  graph.device = esp::DeviceType::cuda;
+  const esp::CompileOptions options{.inference = true, .device = graph.device};
+  esp::simplify(graph, options);
+  BOOST_TEST(esp::fold_batch_norm(graph, options));
+  esp::verify(graph, "fold_batch_norm");
+  for (const esp::GraphNode& n : graph.nodes)
+    if (const esp::Shape& shape = n.outputs[0].shape; shape.rank() == 4 && shape[0] == images.shape()[0])
+      BOOST_TEST((n.op->feed() || n.op->name() == "conv" || n.op->name() == "add"), graph.str());
+  BOOST_TEST(difference(computed(graph, images), net(images).value()) < 1e-5);
+  BOOST_TEST(!esp::fold_batch_norm(graph, options));
+  esp::fuse_pointwise(graph, options);
+  esp::dead_nodes(graph);
+  esp::fuse_convolution(graph, options);
+  BOOST_TEST(count(graph, "conv_epilogue") == 2, graph.str());
+}
+
 BOOST_AUTO_TEST_CASE(values_on_gpus) {
   esp::seed(3);
   const Conv2d first(3, 6, {.kernel = 3, .padding = 1, .bias = false}),
       second(6, 6, {.kernel = 3, .padding = 1});
   const BatchNorm norm = batch_norm(6), behind = batch_norm(6);
   const esp::Tensor images = floats({4, 3, 7, 6}, 3);
-  const Variable x = esp::placeholder("x", {-1, 3, 7, 6}), hidden = esp::relu(norm(first(x))),
-                 y = esp::relu(behind(second(hidden)) + hidden);
+  const Variable x = esp::placeholder("x", {-1, 3, 7, 6}), hidden = esp::relu(norm(first(x)));
   const auto run = [&](const esp::Executor& executor) {
     (void)executor.run({{"x", images}});
     return executor.run({{"x", images}}).to(esp::float32);
   };
-  const auto executor = [&](esp::Device device, esp::Precision precision, std::vector<std::string> without) {
-    return y.get_executor({.mode = esp::Mode::inference,
-                           .devices = {device},
-                           .precision = precision,
-                           .without = std::move(without)});
+  const auto check = [&](const Variable& y, esp::Device gpu, esp::Precision precision, double tolerance) {
+    const auto executor = [&](esp::Device device, esp::Precision p, std::vector<std::string> without) {
+      return y.get_executor(
+          {.mode = esp::Mode::inference, .devices = {device}, .precision = p, .without = std::move(without)});
+    };
+    const esp::Executor planned = executor(gpu, precision, {}),
+                        apart = executor(gpu, precision, {"fold_batch_norm"});
+    const esp::Executor on_cpu = executor(esp::cpu(), esp::Precision::float32, {});
+    BOOST_TEST(difference(run(planned), run(on_cpu)) < tolerance);
+    BOOST_TEST(difference(run(apart), run(on_cpu)) < tolerance);
+    // Kernels are scaled anew for other values of the leaves.
+    const esp::Tensor before = norm.parameter("weight").value().clone();
+    esp::set_value(norm.parameter("weight"), floats({6}, 50));
+    BOOST_TEST(difference(run(planned), run(on_cpu)) < tolerance);
+    esp::set_value(norm.parameter("weight"), before);
   };
   for (const esp::Device gpu : gpus_to_test())
-    for (const auto& [precision, tolerance] : {std::pair(esp::Precision::float32, 1e-5),
-                                               {esp::Precision::float16, 0.02},
-                                               {esp::Precision::bfloat16, 0.15}}) {
-      const esp::Executor planned = executor(gpu, precision, {}),
-                          apart = executor(gpu, precision, {"fold_batch_norm"});
-      const esp::Executor on_cpu = executor(esp::cpu(), esp::Precision::float32, {});
-      BOOST_TEST(difference(run(planned), run(on_cpu)) < tolerance);
-      BOOST_TEST(difference(run(apart), run(on_cpu)) < tolerance);
-      // Kernels are scaled anew for other values of the leaves.
-      const esp::Tensor before = norm.parameter("weight").value().clone();
-      esp::set_value(norm.parameter("weight"), floats({6}, 50));
-      BOOST_TEST(difference(run(planned), run(on_cpu)) < tolerance);
-      esp::set_value(norm.parameter("weight"), before);
+    for (const Variable& y : {esp::relu(behind(second(hidden)) + hidden), behind(second(norm(first(x))))}) {
+      check(y, gpu, esp::Precision::float32, 1e-5);
+      check(y, gpu, esp::Precision::float16, 0.02);
+      check(y, gpu, esp::Precision::bfloat16, 0.15);
     }
 }
 
