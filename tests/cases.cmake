@@ -285,4 +285,5 @@ set(test_cases
   transform_errors_test.cpp
   sample_programs_test.cpp
   norm_ops_test.cpp
+  norm_plans_test.cpp
 )
