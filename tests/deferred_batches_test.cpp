@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "espalier/core/deferred/deferred.h"
@@ -111,6 +112,37 @@ BOOST_AUTO_TEST_CASE(equal_nodes_that_are_held) {
   check([&] { return esp::matmul(x, w); });
   check([&] { return esp::exp(esp::matmul(x, w)); });
   check([&] { return esp::sum(esp::square(x)) * esp::sum(w); });
+}
+
+/// A schedule in which held nodes are apart does not stay when nothing holds them any more.
+BOOST_AUTO_TEST_CASE(equal_nodes_are_one_again_when_nothing_holds_them) {
+  const Variable w = esp::variable(numbers({2, 3}, -1, 1, 1));
+  const Variable rows[] = {numbers({1, 2}, -1, 1, 2), numbers({1, 2}, -1, 1, 3), numbers({1, 2}, -1, 1, 4)};
+  for (const auto policy : {esp::BatchPolicy::depth, esp::BatchPolicy::agenda}) {
+    const esp::Deferred waits({.policy = policy});
+    const auto evaluate = [&](bool holds) {
+      Variables held;
+      const auto hold = [&](const Variable& v) {
+        if (holds) held.push_back(v);
+        return v;
+      };
+      const auto row = [&](size_t i) { return hold(esp::matmul(rows[i], w)); };
+      const auto number = [&] { return hold(esp::exp(esp::sum(w))); };
+      Variable total = 0.0;
+      for (size_t i = 0; i < 3; ++i) total += esp::sum(row(i) * 2 + row(i) * 5) * (number() + number());
+      (void)total.value();
+      int64_t row_bytes = 0;
+      for (const auto& batch : esp::last_evaluation().batches)
+        if (batch.op == "matmul") row_bytes += batch.bytes;
+      return std::pair(row_bytes / (3 * int64_t{sizeof(double)}), batches_of("exp"));
+    };
+    using Counts = std::pair<int64_t, int64_t>;  // of computed rows, and of calls of exp
+    BOOST_TEST((evaluate(false) == Counts(3, 1)));
+    BOOST_TEST((evaluate(true) == Counts(6, 6)));
+    BOOST_TEST((evaluate(false) == Counts(3, 1)));
+    BOOST_TEST((evaluate(false) == Counts(3, 1)));
+    BOOST_TEST(esp::last_evaluation().schedule_known);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(several_blocks_that_are_computed_again) {
