@@ -99,7 +99,11 @@ Tensor ImageFolder::image(int64_t row, const ReadContext& context) const {
   if (options_.size) pixels = transforms::resize(pixels, *options_.size, {}, where_);
   if (options_.transform.empty()) return pixels;
   transforms::Draws draws(context.random(row));
-  return options_.transform(pixels, draws).to(cpu()).contiguous_copy();
+  const Tensor made = options_.transform(pixels, draws);
+  if (!made.defined())
+    throw DataError(
+        fmt::format("ImageFolder: the transform returned an undefined tensor for {}", file.string()));
+  return made.to(cpu()).contiguous_copy();
 }
 
 void ImageFolder::read_in(const ReadContext& context, std::span<const int64_t> rows,

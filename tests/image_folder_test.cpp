@@ -121,6 +121,19 @@ BOOST_AUTO_TEST_CASE(images_are_the_same_with_any_number_of_workers) {
   BOOST_TEST((shown(data::batches<2>(images, {.batch_size = 2, .shuffle = true, .seed = 5})) != plain));
 }
 
+BOOST_AUTO_TEST_CASE(transforms_that_return_nothing) {
+  image("a/1.png", 10);
+  image("a/2.png", 20);
+  const auto nothing = [](const Tensor&) { return Tensor(); };
+  BOOST_CHECK_EXCEPTION(ImageFolder(folder.path(), {.transform = {nothing}}), DataError,
+                        says({"undefined", "1.png"}));
+  const auto first_alone = [](const Tensor& x) { return x.at<uint8_t>({0, 0, 0}) == 10 ? x : Tensor(); };
+  const ImageFolder images(folder.path(), {.transform = {first_alone}});
+  const std::vector<int64_t> rows{0, 1};
+  std::vector<Tensor> outputs{zeros({2, 3, 4, 5}, uint8), zeros({2}, int64)};
+  BOOST_CHECK_EXCEPTION(images.read(rows, outputs), DataError, says({"undefined", "2.png"}));
+}
+
 BOOST_AUTO_TEST_CASE(damaged_and_large_images) {
   image("a/0.png", 10);
   const std::string rgb = from_hex(png_rgb);

@@ -156,8 +156,28 @@ BOOST_AUTO_TEST_CASE(images_name_the_line_of_the_transform) {
                             says({made.name, "int64", made.line + ")"}));
     }
   // What a transform calls is named as well.
-  BOOST_CHECK_EXCEPTION(Compose{RandomHorizontalFlip(1)}(image), TypeError,
-                        says({"flip_horizontally", "(in RandomHorizontalFlip, ", here() + ")"}));
+  BOOST_CHECK_EXCEPTION(Compose{RandomRotation(1)}(image), TypeError,
+                        says({"rotate", "(in RandomRotation, ", here() + ")"}));
+  // Images are checked whatever is drawn.
+  BOOST_CHECK_EXCEPTION(Compose{RandomHorizontalFlip(0)}(image), TypeError, says({"int64", here()}));
+  BOOST_CHECK_EXCEPTION(Compose{RandomVerticalFlip(0)}(image), TypeError, says({"int64", here()}));
+  BOOST_CHECK_EXCEPTION(Normalize({0}, {1})(zeros({1, 5, 5}, float64)), TypeError,
+                        says({"Normalize", "float64, not float32; cast it", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(pixels_have_the_values_of_their_type) {
+  const Tensor image = zeros({1, 5, 5}, uint8);
+  for (const double value : {-3.0, 2.5, 300.0, double{NAN}}) {
+    BOOST_CHECK_EXCEPTION(pad(image, 1, value), TypeError, says({"pad", "uint8", here()}));
+    BOOST_CHECK_EXCEPTION(erase(image, 0, 0, 1, value), TypeError, says({"erase", "uint8", here()}));
+    BOOST_CHECK_EXCEPTION(rotate(image, 5, {.fill = value}), TypeError, says({"rotate", "uint8", here()}));
+    Draws draws;
+    BOOST_CHECK_EXCEPTION(RandomCrop(5, {.padding = 1, .fill = value})(image, draws), TypeError,
+                          says({"pad", "(in RandomCrop, ", here()}));
+    BOOST_CHECK_EXCEPTION(Cutout(2, value)(image, draws), TypeError, says({"(in Cutout, ", here()}));
+  }
+  BOOST_TEST(pad(image, 1, 255).at<uint8_t>({0, 0, 0}) == 255);
+  BOOST_TEST(pad(image.to(float32), 1, 2.5).at<float>({0, 0, 0}) == 2.5f);
 }
 
 BOOST_AUTO_TEST_CASE(a_chain_keeps_the_lines_of_its_transforms) {

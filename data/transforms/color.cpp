@@ -18,7 +18,7 @@ Image colors_of(const Tensor& image, std::string_view call) {
 
 void check_factor(double factor, std::string_view call) {
   if (!(factor >= 0) || !std::isfinite(factor))
-    throw DataError(fmt::format("{}: the factor is {}, which is not at least 0", call, factor));
+    throw DataError(fmt::format("{}: the factor is {}, not a finite number of at least 0", call, factor));
 }
 
 void check_channels(int64_t channels, std::string_view call) {

@@ -14,6 +14,7 @@ Tensor erase(const Tensor& image, int64_t top, int64_t left, ImageSize size, dou
              std::source_location where) {
   return located(where, [&] {
     const Image checked = checked_image(image, "erase");
+    check_fill(checked, value, "erase");
     const auto beyond = [](int64_t at) { return at < -most_erased || at > most_erased; };
     if (size.height < 0 || size.width < 0 || beyond(size.height) || beyond(size.width) || beyond(top) ||
         beyond(left))

@@ -70,7 +70,9 @@ Tensor crop(const Tensor& image, int64_t top, int64_t left, ImageSize size, std:
 Tensor pad(const Tensor& image, int64_t border, double fill, std::source_location where) {
   return located(where, [&] {
     check_border(border, "pad");
-    return padded_by(checked_image(image, "pad"), border, fill);
+    const Image checked = checked_image(image, "pad");
+    check_fill(checked, fill, "pad");
+    return padded_by(checked, border, fill);
   });
 }
 
@@ -94,6 +96,7 @@ Tensor rotate(const Tensor& image, double degrees, const RotationOptions& option
               std::source_location where) {
   return located(where, [&] {
     const Image checked = checked_image(image, "rotate");
+    check_fill(checked, options.fill, "rotate");
     if (!std::isfinite(degrees)) throw DataError(fmt::format("rotate: {} degrees", degrees));
     const double angle = degrees * std::numbers::pi / 180, c = std::cos(angle), s = std::sin(angle);
     const double middle_y = static_cast<double>(checked.height - 1) / 2,
@@ -161,7 +164,10 @@ RandomHorizontalFlip::RandomHorizontalFlip(double probability, std::source_locat
 }
 
 Tensor RandomHorizontalFlip::operator()(const Tensor& image, Draws& draws) const {
-  return run_transform(made_, [&] { return draws.chance(probability_) ? flip_horizontally(image) : image; });
+  return run_transform(made_, [&] {
+    (void)checked_image(image, "RandomHorizontalFlip");
+    return draws.chance(probability_) ? flip_horizontally(image) : image;
+  });
 }
 
 RandomVerticalFlip::RandomVerticalFlip(double probability, std::source_location where)
@@ -170,7 +176,10 @@ RandomVerticalFlip::RandomVerticalFlip(double probability, std::source_location 
 }
 
 Tensor RandomVerticalFlip::operator()(const Tensor& image, Draws& draws) const {
-  return run_transform(made_, [&] { return draws.chance(probability_) ? flip_vertically(image) : image; });
+  return run_transform(made_, [&] {
+    (void)checked_image(image, "RandomVerticalFlip");
+    return draws.chance(probability_) ? flip_vertically(image) : image;
+  });
 }
 
 RandomRotation::RandomRotation(double degrees, const RotationOptions& options, std::source_location where)

@@ -26,15 +26,16 @@ Normalize::Normalize(std::vector<float> mean, std::vector<float> std, std::sourc
       if (!std::isfinite(one)) throw DataError(fmt::format("Normalize: a mean is {}", one));
     for (const float deviation : std_)
       if (!(deviation > 0) || !std::isfinite(deviation))
-        throw DataError(fmt::format("Normalize: a deviation is {}, which is not above 0", deviation));
+        throw DataError(fmt::format("Normalize: a deviation is {}, not a finite number above 0", deviation));
   });
 }
 
 Tensor Normalize::operator()(const Tensor& image) const {
   return run_transform(made_, [&] {
+    if (image.defined() && image.dtype() != DType::float32)
+      throw TypeError(fmt::format("Normalize: the image is {}, not float32; {}", name(image.dtype()),
+                                  is_real(image.dtype()) ? "cast it" : "put ToFloat before it"));
     const Image checked = checked_image(image, "Normalize");
-    if (image.dtype() != DType::float32)
-      throw TypeError(fmt::format("Normalize: the image is {}; put ToFloat before it", name(image.dtype())));
     if (mean_.size() != static_cast<size_t>(checked.channels))
       throw ShapeError(fmt::format("Normalize: {} has not the {} channels of the means", image.shape().str(),
                                    mean_.size()));

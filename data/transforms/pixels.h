@@ -41,6 +41,12 @@ inline Image checked_image(const Tensor& image, std::string_view call) {
   return {image.to(cpu()).contiguous_copy(), image.shape()[0], image.shape()[1], image.shape()[2]};
 }
 
+/// Throws TypeError, naming `call`, for a value of pixels that the image's elements cannot have.
+inline void check_fill(const Image& image, double fill, std::string_view call) {
+  if (image.tensor.dtype() == DType::uint8 && !(fill >= 0 && fill <= 255 && fill == std::floor(fill)))
+    throw TypeError(fmt::format("{}: {} is not a number of type uint8, which the image has", call, fill));
+}
+
 /// Calls `f` with a tag of the element type.
 template <class F>
 void on_elements(const Image& image, F&& f) {
