@@ -6,6 +6,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/train_phase.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
@@ -44,8 +45,8 @@ RecurrentBuilder<Cell, CellOptions>::RecurrentBuilder(std::optional<int64_t> in,
       throw Error(
           fmt::format("{}: the rate of dropout must be in [0, 1), not {}", builder_of<Cell>, dropout_));
     if (!(weight_noise_ >= 0 && std::isfinite(weight_noise_)))
-      throw Error(fmt::format("{}: the weight noise must not be negative, but is {}", builder_of<Cell>,
-                              weight_noise_));
+      throw Error(fmt::format("{}: the weight noise is {}, not a finite number of at least 0",
+                              builder_of<Cell>, weight_noise_));
     if (weight_noise_ > 0 && !in)
       throw Error(fmt::format("{}: weight noise wants the input width: {}(in, hidden, …)", builder_of<Cell>,
                               builder_of<Cell>));
@@ -70,7 +71,8 @@ LeafSubstitutes RecurrentBuilder<Cell, CellOptions>::noisy_weights() const {
   for (const Cell& cell : cells_)
     for (const auto& [name, weight] : cell.parameters())
       if (name.starts_with("weight_ih") || name.starts_with("weight_hh"))
-        noisy.emplace(weight.node(), weight + weight_noise_ * randn_like(weight));
+        noisy.emplace(weight.node(), in_train_phase(weight + weight_noise_ * randn_like(weight),
+                                                    [&w = weight] { return w; }));
   return noisy;
 }
 

@@ -39,8 +39,8 @@ RecurrentState::RecurrentState(std::string_view kind, RecurrentCell cell, const 
   if (!(options.dropout >= 0 && options.dropout < 1))
     throw Error(fmt::format("{}: the rate of dropout must be in [0, 1), not {}", kind, options.dropout));
   if (!(options.weight_noise >= 0 && std::isfinite(options.weight_noise)))
-    throw Error(
-        fmt::format("{}: the weight noise must not be negative, but is {}", kind, options.weight_noise));
+    throw Error(fmt::format("{}: the weight noise is {}, not a finite number of at least 0", kind,
+                            options.weight_noise));
   const double bound = 1 / std::sqrt(static_cast<double>(form.hidden));
   const Initializer initial = options.initializer ? *options.initializer : init::Uniform(-bound, bound);
   const int64_t hidden = form.hidden, rows = gates_of(cell) * hidden;
@@ -64,7 +64,7 @@ RecurrentState::RecurrentState(std::string_view kind, RecurrentCell cell, const 
 Variable RecurrentState::weight(const std::string& name) const {
   const Variable value = parameter(name);
   if (!training() || options_.weight_noise == 0) return value;
-  return value + options_.weight_noise * randn_like(value);
+  return in_train_phase(value + options_.weight_noise * randn_like(value), [&] { return value; });
 }
 
 LSTMState RecurrentState::zeros_for(const Variable& sums, const Dims& batch_sizes) const {

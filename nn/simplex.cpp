@@ -11,9 +11,10 @@ class GumbelSoftmaxState : public LayerStateOf<GumbelSoftmaxState> {
   explicit GumbelSoftmaxState(GumbelSoftmaxOptions options)
       : LayerStateOf("GumbelSoftmax"), options_(options) {}
   Variable forward(const Variable& x) override {
-    GumbelSoftmaxOptions options = options_;
-    options.noise = options.noise && training();
-    return gumbel_softmax(x, options);
+    GumbelSoftmaxOptions calm = options_;
+    calm.noise = false;
+    if (!options_.noise || !training()) return gumbel_softmax(x, calm);
+    return in_train_phase(gumbel_softmax(x, options_), [&] { return gumbel_softmax(x, calm); });
   }
 
  private:

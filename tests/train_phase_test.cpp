@@ -14,10 +14,13 @@
 #include "espalier/executor/kit/fit.h"
 #include "espalier/nn/activation.h"
 #include "espalier/nn/batch_norm.h"
+#include "espalier/nn/builders.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/instance_norm.h"
 #include "espalier/nn/losses.h"
+#include "espalier/nn/recurrent.h"
+#include "espalier/nn/simplex.h"
 #include "espalier/ops/reductions/sample_correction.h"
 #include "replica_programs.h"
 #include "testing.h"
@@ -254,6 +257,30 @@ BOOST_AUTO_TEST_CASE(local_statistics_keep_running_ones) {
       sums.get_executor(
           {.optimizer = esp::optim::Sgd(0.1), .devices = cpus(2), .replicas = {.local_statistics = true}}),
       esp::UnsupportedError, says({"'sqrt'", "train_phase_test.cpp"}));
+}
+
+BOOST_AUTO_TEST_CASE(noise_is_for_training_alone) {
+  const Variable rows = numbers({4, 6}, -1, 1), steps = numbers({5, 4, 3}, -1, 1);
+  nn::Lstm lstm(3, 4, {.weight_noise = 0.5, .dtype = esp::float64});
+  nn::GruBuilder builder(6, 4, {.cell = {.dtype = esp::float64}, .weight_noise = 0.5});
+  nn::GumbelSoftmax gumbel;
+  const auto check = [](auto& layer, const Variable& x, auto&& call) {
+    const Variable in = esp::placeholder("x", x.shape(), esp::float64);
+    const esp::Executor served = call(in).get_executor();  // written in training mode
+    BOOST_TEST(difference(call(x).value(), call(x).value()) > 1e-3);
+    layer.eval();
+    const esp::Tensor expected = call(x).value();
+    layer.train();
+    for (int run = 0; run < 2; ++run)
+      BOOST_TEST(difference(served.run({{"x", x.value()}}), expected) < 1e-12);
+  };
+  check(lstm, steps, [&](const Variable& x) { return lstm(x).outputs; });
+  check(gumbel, rows, [&](const Variable& x) { return gumbel(x); });
+  check(builder, rows, [&](const Variable& x) {
+    builder.start();
+    builder.add_input(x);
+    return builder.add_input(x);
+  });
 }
 
 BOOST_AUTO_TEST_CASE(the_sample_correction_is_bessel_s) {
