@@ -73,8 +73,7 @@ std::vector<std::pair<std::string, Variable>> Module::list(bool buffers) const {
 
 Variable Module::find(std::string_view path, bool buffer, const Where& where) const {
   return located(where, [&]() -> Variable {
-    for (const auto& [known, slot, owner] : state_->slots()) {
-      if (known != path || !slot->value.defined()) continue;
+    if (const ParameterSlot* slot = state_->slot(path).first; slot && slot->value.defined()) {
       if (slot->buffer == buffer) return slot->value;
       throw Error(slot->buffer ? fmt::format("'{}' is a buffer, not a parameter: use buffer()", path)
                                : fmt::format("'{}' is a parameter, not a buffer: use parameter()", path));
@@ -139,11 +138,13 @@ class TreePrinter {
   }
 
  private:
-  void print(const ModuleState::Entry& entry, size_t depth) const {
+  void print(const ModuleState::Entry& entry, size_t depth) {
     const ParameterSlot& slot = entry.slot;
     const Variable& leaf = slot.value;
     const auto dtype = leaf.defined() ? std::optional(leaf.dtype()) : slot.dtype;
-    const std::string_view kind = slot.buffer                          ? "buffer"
+    const bool again = leaf.defined() && !leaves_.insert(leaf.node()).second;
+    const std::string_view kind = again                                ? "above"
+                                  : slot.buffer                        ? "buffer"
                                   : !leaf.defined()                    ? "comes with the first input"
                                   : leaf.node() && leaf.node()->frozen ? "frozen"
                                                                        : "";
@@ -155,6 +156,7 @@ class TreePrinter {
 
   std::ostream& out_;
   std::unordered_set<const ModuleState*> seen_;
+  std::unordered_set<const Node*> leaves_;
 };
 
 }  // namespace

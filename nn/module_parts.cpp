@@ -125,7 +125,7 @@ void Module::tie(std::string_view path, const Variable& parameter, Where where) 
     if (known && slot->value.device() != parameter.device())
       throw DeviceError(fmt::format("'{}' is on {} and cannot be tied to a parameter on {}: move one by to()",
                                     path, slot->value.device().str(), parameter.device().str()));
-    owner->fill(*slot, parameter);
+    slot->value = parameter;  // which stays frozen or not, whatever this module is
   });
 }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
@@ -127,10 +129,36 @@ bool has_scope(ModuleState& module) {
   return found;
 }
 
+/// A parameter of several paths has the first one here. In files it may have another one, or all.
+void use_first_paths(ModuleState& module, std::map<std::string, Tensor>& tensors) {
+  const auto identity = [](const ParameterSlot& slot) {
+    return slot.value.defined() ? static_cast<const void*>(slot.value.node()) : &slot;
+  };
+  std::unordered_map<const void*, std::string> first;
+  for (const Slot& named : module.slots()) first.emplace(identity(*named.slot), named.path);
+  const auto equal = [](const Tensor& a, const Tensor& b) {
+    return a.spec() == b.spec() && std::memcmp(a.address(), b.address(), a.bytes()) == 0;
+  };
+  for (auto next = tensors.begin(); next != tensors.end();) {
+    const auto at = next++;
+    const ParameterSlot* slot = module.slot(at->first).first;
+    const auto known = slot ? first.find(identity(*slot)) : first.end();
+    if (known == first.end() || known->second == at->first) continue;
+    if (const auto listed = tensors.find(known->second); listed == tensors.end()) {
+      auto renamed = tensors.extract(at);
+      renamed.key() = known->second;
+      tensors.insert(std::move(renamed));
+    } else if (equal(listed->second, at->second)) {
+      tensors.erase(at);
+    }
+  }
+}
+
 LoadReport load_slots(ModuleState& module, const std::filesystem::path& file, const LoadOptions& options,
                       const std::source_location& where) {
   std::map<std::string, Tensor> tensors = tensors_in(file, options.prefix);
   const size_t tensors_found = tensors.size();
+  use_first_paths(module, tensors);
   NewValues values(where);
   LoadReport report;
   std::vector<std::string> required;  // of those that are missing

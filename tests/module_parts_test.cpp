@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "espalier/core/error.h"
+#include "espalier/core/files/safetensors.h"
 #include "espalier/core/node.h"
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
@@ -14,6 +15,7 @@
 #include "espalier/nn/dense.h"
 #include "espalier/nn/dropout.h"
 #include "espalier/nn/embedding.h"
+#include "espalier/nn/functional_call.h"
 #include "espalier/nn/lambda.h"
 #include "espalier/nn/serialize.h"
 #include "espalier/nn/transformer.h"
@@ -259,7 +261,7 @@ BOOST_AUTO_TEST_CASE(a_module_is_printed_as_a_tree) {
              "      weight                              [4, -1]          comes with the first input\n"
              "      bias                                [4]              comes with the first input\n"
              "    gain                         float32  [4]\n"
-             "    tied                         float32  [4]\n"
+             "    tied                         float32  [4]              above\n"
              "    steps                        float32  []               buffer\n"
              "  3: Dense (above)\n"
              "16 numbers in parameters, 1 in buffers\n");
@@ -369,10 +371,15 @@ BOOST_AUTO_TEST_CASE(parameters_are_tied) {
   const esp::Tensor before = weight.value().clone(), slope = loss_of(net, words).gradient(weight).value();
   BOOST_TEST(difference(epoch(clone), (Variable(before) - 0.01 * Variable(slope)).value()) < 1e-6);
 
-  // A known weight is let go of, and a frozen layer freezes what it gets.
+  // A known weight is let go of; what a frozen layer gets stays trained.
   Dense head(3, 5, {.bias = false});
+  head.trainable(false);
   head.tie("weight", weight);
   BOOST_TEST(head.parameter("weight").node() == weight.node());
+  std::ostringstream text;
+  text << net;
+  BOOST_TEST(text.str().find("frozen") == std::string::npos);
+  BOOST_TEST(text.str().find("float32  [5, 3]           above\n") != std::string::npos, text.str());
 
   BOOST_CHECK_EXCEPTION(net.tie("body.2.weight", weight), esp::Error,
                         says({"no parameter 'body.2.weight'", here()}));
@@ -387,6 +394,38 @@ BOOST_AUTO_TEST_CASE(parameters_are_tied) {
                         says({"'weight'", "not a parameter", here()}));
   BOOST_CHECK_EXCEPTION(Gated().tie("gain", esp::parameter(esp::ones({4}))), esp::Error,
                         says({"'gain'", "add_parameter", here()}));
+}
+
+BOOST_AUTO_TEST_CASE(tied_parameters_have_all_of_their_paths) {
+  Sequential net{Dense(3, 4), Tanh(), Dense(4, 4), Dense(4, 4)};
+  net.tie("3.weight", net.parameter("2.weight"));
+  const Variable x = esp::ones({2, 3}), weight = net.parameter("3.weight");
+  BOOST_TEST(weight.node() == net.parameter("2.weight").node());
+  const Variable given = esp::full({4, 4}, 0.5);
+  BOOST_TEST(difference(functional_call(net, {{"3.weight", given}}, x).value(),
+                        functional_call(net, {{"2.weight", given}}, x).value()) == 0);
+
+  // Files have it under the first path, and may have it under another one or both.
+  const TemporaryFolder folder;
+  save(net, folder / "net");
+  esp::NamedTensors tensors = esp::read_safetensors(folder / "net");
+  BOOST_TEST(tensors.size() == 5u);
+  const auto load_with = [&](const esp::Tensor& second, const esp::Tensor& third) {
+    esp::NamedTensors changed;
+    for (const auto& [name, tensor] : tensors)
+      if (name != "2.weight") changed.emplace_back(name, tensor);
+    if (second.defined()) changed.emplace_back("2.weight", second);
+    if (third.defined()) changed.emplace_back("3.weight", third);
+    esp::write_safetensors(folder / "changed", changed);
+    load(net, folder / "changed");
+    return weight.value().clone();
+  };
+  const esp::Tensor ones = esp::ones({4, 4}), twos = esp::full({4, 4}, 2);
+  BOOST_TEST(difference(load_with({}, ones), ones) == 0);
+  BOOST_TEST(difference(load_with(twos, twos), twos) == 0);
+  BOOST_CHECK_EXCEPTION(load_with(ones, twos), esp::FileError, says({"3.weight"}));
+  BOOST_CHECK_EXCEPTION(load_with({}, {}), esp::FileError, says({"2.weight"}));
+  BOOST_TEST(difference(weight.value(), twos) == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
