@@ -47,7 +47,7 @@ struct History {
                  std::source_location where = std::source_location::current()) const;
 };
 
-/// The table of write_csv in aligned columns, with as many digits as the stream has, and "interrupted" below
+/// The table of write_csv in aligned columns, with numbers as the stream writes them, and "interrupted" below
 /// it if that is so.
 std::ostream& operator<<(std::ostream& out, const History& history);
 

@@ -10,12 +10,13 @@
 
 namespace espalier::nn {
 
-/// A layer that is one call of `Function`, which holds its settings. Errors and summaries name the operation;
-/// `layer` is how prints name it.
+/// A layer that calls `Function`, which holds its settings. `layer` is how prints name it. Errors and
+/// summaries name it so where `kind` is the same, else they name the operation, which then is the only one.
 template <class Function>
 class FunctionState : public LayerStateOf<FunctionState<Function>> {
  public:
-  FunctionState(std::string_view layer, Function function) : layer_(layer), function_(std::move(function)) {}
+  FunctionState(std::string_view layer, Function function, std::string_view kind = "layer")
+      : LayerStateOf<FunctionState>(kind), layer_(layer), function_(std::move(function)) {}
   Variable forward(const Variable& x) override { return function_(x); }
   std::string_view printed_kind() const override { return layer_; }
 
@@ -23,6 +24,13 @@ class FunctionState : public LayerStateOf<FunctionState<Function>> {
   std::string layer_;
   Function function_;
 };
+
+/// The name of the class whose constructor that is: "espalier::nn::Relu::Relu()", or "Relu" by Clang.
+inline std::string_view class_of(const std::source_location& constructor) {
+  std::string_view name = constructor.function_name();
+  name = name.substr(0, name.find('('));
+  return name.substr(name.rfind(':') + 1);
+}
 
 template <class Function>
 std::shared_ptr<LayerState> layer_of(std::string_view layer, Function function) {
@@ -32,9 +40,13 @@ std::shared_ptr<LayerState> layer_of(std::string_view layer, Function function) 
 template <class Function>
 std::shared_ptr<LayerState> layer_of(Function function,
                                      std::source_location own = std::source_location::current()) {
-  std::string_view name = own.function_name();  // "espalier::nn::Relu::Relu()", or "Relu" by Clang
-  name = name.substr(0, name.find('('));
-  return layer_of(name.substr(name.rfind(':') + 1), std::move(function));
+  return layer_of(class_of(own), std::move(function));
+}
+/// The same of several operations: errors and summaries name the layer.
+template <class Function>
+std::shared_ptr<LayerState> layer_of_several(Function function,
+                                             std::source_location own = std::source_location::current()) {
+  return std::make_shared<FunctionState<Function>>(class_of(own), std::move(function), class_of(own));
 }
 
 }  // namespace espalier::nn

@@ -103,6 +103,10 @@ BOOST_AUTO_TEST_CASE(a_table_to_read) {
              "    1   0.25       0.5      100      0.5\n"
              "    2  0.333      0.75      100     0.25\n"
              "interrupted\n");
+  text.str("");
+  text << std::fixed << history;
+  BOOST_TEST(text.str().find("0.250     0.500      100    0.500") != std::string::npos, text.str());
+  text.unsetf(std::ios::floatfield);
   no_epoch << esp::History();
   BOOST_TEST(no_epoch.str() == "epoch  loss  samples  seconds\n");
   text.str("");

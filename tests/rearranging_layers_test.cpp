@@ -65,10 +65,23 @@ BOOST_AUTO_TEST_CASE(images_in_other_sizes) {
   }
   const esp::Variable first = esp::slice(esp::reshape(x, {1, 4, 4}), 2, 0, 1);
   BOOST_TEST(difference(nn::Upsample({.size = {1}})(x).value(), esp::unsqueeze(first, -1).value()) == 0);
-  BOOST_CHECK_EXCEPTION((void)nn::Upsample(esp::InterpolateOptions())(x), esp::Error,
-                        says({"interpolate", here()}));
   BOOST_CHECK_EXCEPTION((void)nn::Upsample({.size = {2}})(esp::ones({2, 3})), esp::ShapeError,
-                        says({"[2, 3]", here()}));
+                        says({"[2, 3]", "in Upsample", here()}));
+  BOOST_TEST(nn::Upsample({.size = {1}}).kind_name() == "Upsample");
+}
+
+BOOST_AUTO_TEST_CASE(settings_are_checked_where_a_layer_is_made) {
+  BOOST_CHECK_EXCEPTION(nn::Upsample({.mode = esp::Interpolation::linear}), esp::Error,
+                        says({"Upsample", "either", here()}));
+  BOOST_CHECK_EXCEPTION(nn::Upsample({.size = {8}, .scale = {2}}), esp::Error,
+                        says({"Upsample", "either", here()}));
+  BOOST_CHECK_EXCEPTION(nn::Upsample({.size = {8, 0}}), esp::Error, says({"Upsample", "size is 0", here()}));
+  for (const double scale : {-2.0, 0.0, std::nan(""), 1.0 / 0.0})
+    BOOST_CHECK_EXCEPTION(nn::Upsample({.scale = {scale}}), esp::Error,
+                          says({"Upsample", "scale is", here()}));
+  BOOST_CHECK_EXCEPTION(nn::PixelShuffle(0), esp::Error, says({"PixelShuffle", "factor is 0", here()}));
+  BOOST_CHECK_EXCEPTION(nn::PixelUnshuffle(-1), esp::Error, says({"PixelUnshuffle", "-1", here()}));
+  BOOST_CHECK_EXCEPTION(nn::ChannelShuffle(0), esp::Error, says({"ChannelShuffle", "groups is 0", here()}));
 }
 
 BOOST_AUTO_TEST_CASE(neighbouring_channels) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ostream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,13 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const History& history) {
-  const auto number = [&](double x) { return fmt::format("{:.{}g}", x, out.precision()); };
+  const auto number = [&](double x) {
+    std::ostringstream text;
+    text.copyfmt(out);
+    text.width(0);
+    text << x;
+    return text.str();
+  };
   const std::vector<std::string> figures = figures_of(history);
   std::vector<std::vector<std::string>> rows{{"epoch"}};
   rows[0].insert(rows[0].end(), figures.begin(), figures.end());
