@@ -133,7 +133,7 @@ KNOWN = [
     (("solve",), lambda case, stage, text, library: "shape" in text, "b is a vector only where it has one axis; PyTorch also takes batches of vectors"),
     (("softmax_cross_entropy", "nll_loss"), no_labels, "the mean of no labels is NaN, and so is its gradient"),
     (("pixel_unshuffle", "pixel_shuffle", "channel_shuffle"), empty, "PyTorch leaves the shape of empty tensors as it is"),
-    (("max_pool_with_indices",), caused_by(lambda x, case: x.isnan(), 0.5), "of several NaN the first is the largest; PyTorch takes the last"),
+    (("max_pool_with_indices", "adaptive_max_pool_with_indices"), caused_by(lambda x, case: x.isnan(), 0.5), "of several NaN the first is the largest; PyTorch takes the last"),
     (("interpolate",), copied_axis, "PyTorch's CPU kernels copy an axis that a scale makes as long as it was, or the nearest of twice that"),
 ]
 

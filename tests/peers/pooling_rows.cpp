@@ -6,7 +6,7 @@ namespace {
 
 using namespace espalier;
 
-std::optional<PerAxis> stride_of(const Case& c) {
+OptionalPerAxis stride_of(const Case& c) {
   if (c.has("stride")) return c.integers("stride");
   return {};
 }
