@@ -80,6 +80,17 @@ def vectors_of_one(case, stage, text, library):
     return stage == 2 and axis is not None and case.inputs[0].size(axis) == 1
 
 
+def on_an_edge(case, stage, text, library):
+    """The place of an element is a whole number, which PyTorch's float32 may miss."""
+    scales, sizes = case.attributes.get("scale"), case.inputs[0].shape[2:]
+    if not scales or not case.attributes["mode"].startswith("nearest"):
+        return False
+    half = 0.5 if case.attributes["mode"] == "nearest-exact" else 0
+    places = [(i + half) / scale for size, scale in zip(sizes, scales if len(scales) > 1 else scales * len(sizes))
+              for i in range(int(size * scale))]
+    return any(place > 0 and abs(place - round(place)) < 1e-5 for place in places)
+
+
 def copied_axis(case, stage, text, library):
     """An axis gets as long, or twice as long, by another scale."""
     scale, sizes = case.attributes.get("scale") or [], case.inputs[0].shape[2:]
@@ -134,6 +145,8 @@ KNOWN = [
     (("softmax_cross_entropy", "nll_loss"), no_labels, "the mean of no labels is NaN, and so is its gradient"),
     (("pixel_unshuffle", "pixel_shuffle", "channel_shuffle"), empty, "PyTorch leaves the shape of empty tensors as it is"),
     (("max_pool_with_indices", "adaptive_max_pool_with_indices"), caused_by(lambda x, case: x.isnan(), 0.5), "of several NaN the first is the largest; PyTorch takes the last"),
+    (("conv_chain",), equal_elements(1), "of elements that are equal up to rounding either is the largest"),
+    (("interpolate",), on_an_edge, "the nearest of a whole number is computed in float32 by PyTorch"),
     (("interpolate",), copied_axis, "PyTorch's CPU kernels copy an axis that a scale makes as long as it was, or the nearest of twice that"),
 ]
 
