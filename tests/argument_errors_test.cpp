@@ -2,11 +2,10 @@
 // that names what was called, and the line of the call.
 #include <boost/test/unit_test.hpp>
 
-#include <functional>
 #include <limits>
-#include <typeinfo>
 
 #include "espalier/espalier.h"
+#include "mistakes.h"
 #include "testing.h"
 
 namespace esp = espalier;
@@ -15,28 +14,6 @@ using namespace espalier::testing;
 using esp::Variable;
 
 namespace {
-
-struct Mistake {
-  std::string name;
-  std::function<void()> call;
-  std::string says;
-};
-
-template <class E>
-void check(const std::vector<Mistake>& mistakes) {
-  for (const Mistake& m : mistakes) BOOST_TEST_CONTEXT(m.name << " " << m.says) {
-      try {
-        m.call();
-        BOOST_ERROR("nothing was thrown");
-      } catch (const esp::Error& e) {
-        const std::string text = e.what();
-        BOOST_TEST((typeid(e) == typeid(E)), text);
-        BOOST_TEST(text.starts_with(m.name + ": "), text);
-        BOOST_TEST(text.find(m.says) != std::string::npos, text);
-        BOOST_TEST(text.find("argument_errors_test.cpp:") != std::string::npos, text);
-      }
-    }
-}
 
 const esp::Tensor row = numbers({3}), matrix = numbers({3, 4}), image = numbers({2, 3, 4, 4}),
                   labels = esp::zeros({3}, esp::int64);

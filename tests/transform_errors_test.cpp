@@ -3,13 +3,12 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
-#include <functional>
-#include <typeinfo>
 
 #include "espalier/core/error.h"
 #include "espalier/data/dataset.h"
 #include "espalier/data/transforms.h"
 #include "espalier/data/views.h"
+#include "mistakes.h"
 #include "testing.h"
 
 using namespace espalier;
@@ -17,28 +16,6 @@ using namespace espalier::data::transforms;
 using namespace espalier::testing;
 
 namespace {
-
-struct Mistake {
-  std::string transform;
-  std::function<void()> construct;
-  std::string says;
-};
-
-template <class E>
-void check(const std::vector<Mistake>& mistakes) {
-  for (const Mistake& m : mistakes) BOOST_TEST_CONTEXT(m.transform << " " << m.says) {
-      try {
-        m.construct();
-        BOOST_ERROR("nothing was thrown");
-      } catch (const Error& e) {
-        const std::string text = e.what();
-        BOOST_TEST((typeid(e) == typeid(E)), text);
-        BOOST_TEST(text.starts_with(m.transform + ": "), text);
-        BOOST_TEST(text.find(m.says) != std::string::npos, text);
-        BOOST_TEST(text.find("transform_errors_test.cpp:") != std::string::npos, text);
-      }
-    }
-}
 
 /// A transform and the line where it was constructed.
 struct Made {
