@@ -187,9 +187,6 @@ void throw_ragged(const std::source_location& where) {
   throw error;
 }
 
-namespace {
-
-/// `dtype` is empty for that of the numbers.
 Tensor tensor_of_numbers(std::span<const ListedNumber> numbers, const Shape& shape,
                          std::optional<DType> dtype, const std::source_location& where) {
   const auto is_real_number = [](const ListedNumber& number) { return is_real(number.dtype); };
@@ -209,6 +206,8 @@ Tensor tensor_of_numbers(std::span<const ListedNumber> numbers, const Shape& sha
     return result;
   });
 }
+
+namespace {
 
 Tensor tensor_of_rows(std::initializer_list<std::initializer_list<ListedNumber>> rows,
                       std::optional<DType> dtype, const std::source_location& where) {
@@ -236,12 +235,6 @@ Tensor Number::as(DType other) const {
 
 }  // namespace detail
 
-Tensor tensor(std::initializer_list<detail::ListedNumber> values, std::source_location where) {
-  return detail::tensor_of_numbers(values, {values.size()}, std::nullopt, where);
-}
-Tensor tensor(std::initializer_list<detail::ListedNumber> values, DType dtype, std::source_location where) {
-  return detail::tensor_of_numbers(values, {values.size()}, dtype, where);
-}
 Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows,
               std::source_location where) {
   return detail::tensor_of_rows(rows, std::nullopt, where);

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <type_traits>
@@ -346,11 +347,23 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
                                 {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}, dtype,
                                 where);
 }
-/// Lists of several types, `tensor({1, 2.5})`: float32 if any number is real, else int64.
-Tensor tensor(std::initializer_list<detail::ListedNumber> values,
-              std::source_location where = std::source_location::current());
-Tensor tensor(std::initializer_list<detail::ListedNumber> values, DType dtype,
-              std::source_location where = std::source_location::current());
+namespace detail {
+/// Without a dtype, that of the numbers.
+Tensor tensor_of_numbers(std::span<const ListedNumber> numbers, const Shape& shape,
+                         std::optional<DType> dtype, const std::source_location& where);
+}  // namespace detail
+/// Lists of several types, `tensor({1, 2.5})`: float32 if any number is real, else int64. Templates, since a
+/// column `{{1}, {2.5}}` is a list of numbers, too, and a function goes before a template.
+template <class N = detail::ListedNumber>
+Tensor tensor(std::initializer_list<std::type_identity_t<N>> values,
+              std::source_location where = std::source_location::current()) {
+  return detail::tensor_of_numbers({values.begin(), values.size()}, {values.size()}, {}, where);
+}
+template <class N = detail::ListedNumber>
+Tensor tensor(std::initializer_list<std::type_identity_t<N>> values, DType dtype,
+              std::source_location where = std::source_location::current()) {
+  return detail::tensor_of_numbers({values.begin(), values.size()}, {values.size()}, dtype, where);
+}
 Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows,
               std::source_location where = std::source_location::current());
 Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows, DType dtype,

@@ -181,7 +181,7 @@ class Variable {
 std::ostream& operator<<(std::ostream& out, const Variable& variable);
 
 /// What a leaf starts with: a Tensor, a number, or numbers in braces: `{1.0f, 2.0f}` has shape [2], and
-/// `{{1.0f}, {2.0f}}` shape [2, 1]; up to three levels.
+/// `{{1.0f}, {2.0f}}` shape [2, 1]; up to three levels, the first two of which may mix types: `{1, 2.5}`.
 class LeafValue {
  public:
   using Where = std::source_location;
@@ -202,6 +202,13 @@ class LeafValue {
       std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
       Where where = Where::current())
       : tensor_(tensor(planes, default_dtype<T>(), where)) {}
+  /// Lists of several types, as `tensor` takes them.
+  template <class N = detail::ListedNumber>
+  LeafValue(std::initializer_list<std::type_identity_t<N>> values, Where where = Where::current())
+      : tensor_(tensor<N>(values, where)) {}
+  LeafValue(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows,
+            Where where = Where::current())
+      : tensor_(tensor(rows, where)) {}
 
   operator const Tensor&() const { return tensor_; }
 

@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/eval.h"
 #include "espalier/core/first_input.h"
+#include "espalier/core/leaf_substitutes.h"
 #include "espalier/core/op_registry.h"
 #include "espalier/core/train_phase.h"
 
@@ -47,22 +48,27 @@ struct WriteState : Op {
   Specs infer(const InputSpecs& in) const override { return {*in[0]}; }
 };
 
-void check_leaf(const Variable& leaf) {
-  const Op& op = leaf.node()->op();
-  if (op.is_leaf() && !is_constant(op) && !is_trainable(op)) return;
-  throw Error(
-      fmt::format("with_assignment: only a state() can be written by a forward pass, not a {}",
-                  op.is_leaf() ? (is_constant(op) ? "constant" : "parameter or variable") : op.name()));
+/// What is written: the leaf, or what is given in its place.
+Variable written_leaf(const Variable& leaf) {
+  const Variable written = substitute_of(leaf);
+  const Op& op = written.node()->op();
+  if (op.is_leaf() && !is_constant(op) && !is_trainable(op)) return written;
+  throw Error(fmt::format("with_assignment: only a state() can be written by a forward pass, not a {}{}",
+                          op.is_leaf() ? (is_constant(op) ? "constant" : "parameter or variable") : op.name(),
+                          written.node() == leaf.node()
+                              ? ""
+                              : fmt::format(", which is given in place of '{}'", leaf.node()->op().name())));
 }
 
 }  // namespace
 
-Variable with_assignment(const Variable& y, const Variable& leaf, const Variable& value,
+Variable with_assignment(const Variable& y, const Variable& state, const Variable& value,
                          std::source_location where) {
   return located(where, [&] {
-    for (const Variable* v : {&y, &leaf, &value})
+    for (const Variable* v : {&y, &state, &value})
       if (!v->defined()) throw Error("with_assignment: an operand is an undefined Variable");
-    check_leaf(leaf);
+    if (in_inference_phase() && substitute_of(state).node() != state.node()) return y;
+    const Variable leaf = written_leaf(state);
     if (value.dtype() != leaf.dtype())
       throw TypeError(fmt::format("with_assignment: a leaf of {} cannot take a value of {}",
                                   name(leaf.dtype()), name(value.dtype())));

@@ -15,7 +15,8 @@ LeafSubstitutes GivenParameters::of(const Module& module) const {
     LeafSubstitutes result;
     std::set<std::string_view> names;
     std::unordered_map<std::string, Variable> parameters;
-    for (auto& [path, parameter] : module.parameters()) parameters.emplace(path, parameter);
+    for (const auto& list : {module.parameters(), module.buffers()})
+      for (const auto& [path, leaf] : list) parameters.emplace(path, leaf);
     for (const auto& [path, given] : list_) {
       const auto known = parameters.find(path);
       const Variable parameter = known != parameters.end() ? known->second : module.parameter(path, where_);
@@ -34,7 +35,7 @@ LeafSubstitutes GivenParameters::of(const Module& module) const {
       // A parameter of several paths may be given as each of them.
       const bool same = at->second.node() == given.node() && at->second.output() == given.output();
       if (!names.insert(path).second || (!fresh && !same))
-        throw Error(fmt::format("functional_call: the parameter '{}' is given twice", path));
+        throw Error(fmt::format("functional_call: '{}' is given twice", path));
     }
     return result;
   });

@@ -1,4 +1,4 @@
-// functional_call: a module with other Variables in place of its parameters.
+// functional_call: a module with other Variables in place of its parameters and buffers.
 #pragma once
 #include <concepts>
 #include <functional>
@@ -14,8 +14,9 @@
 
 namespace espalier::nn {
 
-/// Variables by the paths of parameters: {{"0.weight", w}, {"0.bias", b}}. Any Variable, as the result of
-/// another network or of a step of descent.
+/// Variables by the paths of parameters and buffers: {{"0.weight", w}, {"0.bias", b}}. Any Variable, as the
+/// result of another network or of a step of descent; in place of a buffer that the call writes, such as a
+/// running mean in training mode, a state(), which is written then.
 class GivenParameters {
  public:
   using Named = std::pair<std::string, Variable>;
@@ -27,7 +28,7 @@ class GivenParameters {
       : list_(std::move(list)), where_(where) {}
 
   const std::source_location& where() const { return where_; }
-  /// Of the parameters of that module. Throws Error if it has no such parameter yet or one is given twice,
+  /// Of the leaves of that module. Throws Error if it has no such leaf yet or one is given twice,
   /// ShapeError, TypeError or DeviceError if a Variable is not as the parameter is.
   LeafSubstitutes of(const Module& module) const;
 
@@ -36,7 +37,7 @@ class GivenParameters {
   std::source_location where_;
 };
 
-/// module(inputs…), whose operations read the given Variables in place of those parameters. Gradients reach
+/// module(inputs…), whose operations read the given Variables in place of those leaves. Gradients reach
 /// what was given; the module itself is unchanged, also if its call throws. Calls by other names go into a
 /// function: functional_call(net, given, [&] { return net.encode(x); }). Throws what GivenParameters::of and
 /// the module throw.

@@ -57,6 +57,7 @@ KvCache::KvCache(int64_t capacity, Where where) : capacity_(capacity) {
 
 KvCache& KvCache::operator=(KvCache&& other) noexcept {
   memory_ = std::move(other.memory_);
+  projected_ = std::move(other.projected_);
   length_ = std::exchange(other.length_, 0);
   capacity_ = std::exchange(other.capacity_, 0);
   return *this;

@@ -10,6 +10,7 @@
 namespace espalier::nn {
 
 /// For generating step by step, one for each attention: a step computes keys and values of what is new alone.
+/// That of a decoder's layer also keeps the keys and values of the memory that it attends to.
 /// It holds numbers, through which no gradient passes, in memory that doubles when it is full. It is eager:
 /// the number of steps is no size of a plan. A plan computes a whole sequence instead, by `causal`.
 ///
@@ -43,9 +44,16 @@ class KvCache {
   void truncate(int64_t length, Where where = Where::current());
 
  private:
+  friend class MultiHeadAttention;
   struct Memory;
+  /// The projections of what `attended` is, for MultiHeadAttention::step.
+  struct Projected {
+    Variable attended, keys, values;
+    bool no_grad;
+  };
 
   std::shared_ptr<Memory> memory_;
+  std::shared_ptr<const Projected> projected_;
   int64_t length_ = 0, capacity_ = 0;
 };
 

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "espalier/core/error.h"
+#include "espalier/core/leaf_substitutes.h"
 #include "espalier/core/node.h"
 #include "espalier/core/open_note.h"
 #include "espalier/ops/ops.h"
@@ -44,6 +48,12 @@ Variable with_one_more(const Variable& mask) {
   if (!mask.defined() || mask.shape()[-1] == 1) return mask;
   const Variable last = slice(mask, -1, 0, 1);
   return concat({mask, mask.dtype() == DType::boolean ? full_like(last, 1) : zeros_like(last)}, -1);
+}
+
+/// Keys or values with a learned one behind.
+Variable with_last(const Variable& x, const Variable& last) {
+  if (!last.defined()) return x;
+  return concat({x, zeros_like(slice(x, 1, 0, 1)) + last}, 1);
 }
 
 }  // namespace
@@ -94,41 +104,59 @@ Variable MultiHeadAttention::joined(const Variable& y) const {
   return out_(flatten(transpose(y, {0, 2, 1, 3}), 2));
 }
 
+MultiHeadAttention::Part MultiHeadAttention::part(int which) const {
+  const int64_t projected = key_heads_ * (width_ / heads_);
+  if (which == 0) return {0, width_};
+  return {width_ + (which - 1) * projected, width_ + which * projected};
+}
+
+Variable MultiHeadAttention::turned(const Variable& heads, int64_t past) const {
+  if (!options_.rotary) return heads;
+  RotaryOptions turn = *options_.rotary;
+  turn.offset += past;
+  return rotary(heads, turn);
+}
+
+MultiHeadAttention::Heads MultiHeadAttention::heads_of_keys(Variable k, Variable v, int64_t past) const {
+  k = split(with_last(k, bias_k_), key_heads_);
+  return {{}, turned(k, past), split(with_last(v, bias_v_), key_heads_)};
+}
+
+Variable MultiHeadAttention::project_queries(const Variable& query, int64_t past) const {
+  const auto [begin, end] = part(0);
+  const Variable weight = weight_.defined() ? slice(weight_, 0, begin, end) : q_weight_;
+  const Variable bias = bias_.defined() ? slice(bias_, 0, begin, end) : bias_;
+  return turned(split(linear(query, weight, bias), heads_), past);
+}
+
+MultiHeadAttention::Heads MultiHeadAttention::project_keys(const Variable& key, const Variable& value,
+                                                           int64_t past) const {
+  const auto projected = [&](const Variable& x, int which, const Variable& own_weight) {
+    const auto [begin, end] = part(which);
+    const Variable weight = weight_.defined() ? slice(weight_, 0, begin, end) : own_weight;
+    return linear(x, weight, bias_.defined() ? slice(bias_, 0, begin, end) : bias_);
+  };
+  return heads_of_keys(projected(key, 1, k_weight_), projected(value, 2, v_weight_), past);
+}
+
 MultiHeadAttention::Heads MultiHeadAttention::project(const Variable& query, const Variable& key,
                                                       const Variable& value, int64_t past) const {
   check_input(query, width_, options_.dtype, "queries");
   check_input(key, options_.key_width, options_.dtype, "keys");
   check_input(value, options_.value_width, options_.dtype, "values");
-  const int64_t projected = key_heads_ * (width_ / heads_),
-                ends[] = {0, width_, width_ + projected, width_ + 2 * projected};
-  const auto part = [&](const Variable& of, int which, int64_t axis) {
-    return of.defined() ? slice(of, axis, ends[which], ends[which + 1]) : of;
+  if (!weight_.defined() || !same(query, key) || !same(key, value)) {
+    const Variable q = project_queries(query, past);
+    const Heads keys = project_keys(key, value, past);
+    return {q, keys.k, keys.v};
+  }
+  const Variable all = linear(query, weight_, bias_);
+  const auto of = [&](int which) {
+    const auto [begin, end] = part(which);
+    return slice(all, 2, begin, end);
   };
-  Variable q, k, v;
-  if (weight_.defined() && same(query, key) && same(key, value)) {
-    const Variable all = linear(query, weight_, bias_);
-    q = part(all, 0, 2), k = part(all, 1, 2), v = part(all, 2, 2);
-  } else {
-    const bool one = weight_.defined();
-    q = linear(query, one ? part(weight_, 0, 0) : q_weight_, part(bias_, 0, 0));
-    k = linear(key, one ? part(weight_, 1, 0) : k_weight_, part(bias_, 1, 0));
-    v = linear(value, one ? part(weight_, 2, 0) : v_weight_, part(bias_, 2, 0));
-  }
-  if (bias_k_.defined()) {
-    const auto behind = [](const Variable& x, const Variable& last) {
-      return concat({x, zeros_like(slice(x, 1, 0, 1)) + last}, 1);
-    };
-    k = behind(k, bias_k_);
-    v = behind(v, bias_v_);
-  }
-  Heads heads{split(q, heads_), split(k, key_heads_), split(v, key_heads_)};
-  if (options_.rotary) {
-    RotaryOptions turn = *options_.rotary;
-    turn.offset += past;
-    heads.q = rotary(heads.q, turn);
-    heads.k = rotary(heads.k, turn);
-  }
-  return heads;
+  const Variable q = turned(split(of(0), heads_), past);
+  const Heads keys = heads_of_keys(of(1), of(2), past);
+  return {q, keys.k, keys.v};
 }
 
 AttentionOptions MultiHeadAttention::options_for(const AttentionMasks& masks) const {
@@ -185,6 +213,37 @@ Variable MultiHeadAttention::step(const Variable& x, KvCache& cache, Where where
     AttentionOptions o{.causal = true, .past = past};
     if (training()) o.dropout = options_.dropout;
     return joined(scaled_dot_product_attention(h.q, cache.keys(), cache.values(), o));
+  });
+}
+
+bool MultiHeadAttention::is_current(const KvCache::Projected& projected, const Variable& memory) const {
+  if (!same(projected.attended, memory) || projected.no_grad != build_context().no_grad) return false;
+  const uint64_t written = std::min(projected.keys.node()->id, projected.values.node()->id);
+  return std::ranges::all_of(
+      std::array{&memory, &weight_, &k_weight_, &v_weight_, &bias_, &bias_k_, &bias_v_},
+      [&](const Variable* x) { return !x->defined() || x->node()->version <= written; });
+}
+
+Variable MultiHeadAttention::step(const Variable& x, const Variable& memory, KvCache& cache,
+                                  const AttentionMasks& masks, Where where) const {
+  const CallScope scope(where);
+  return located(*build_context().where, [&] {
+    check_input(x, width_, options_.dtype, "queries");
+    check_input(memory, options_.key_width, options_.dtype, "keys");
+    check_input(memory, options_.value_width, options_.dtype, "values");
+    const AttentionOptions o = options_for(masks);
+    const Variable q = project_queries(x, 0);
+    Variable k, v;
+    if (!leaf_substitutes() && cache.projected_ && is_current(*cache.projected_, memory)) {
+      k = cache.projected_->keys, v = cache.projected_->values;
+    } else {
+      const Heads keys = project_keys(memory, memory, 0);
+      k = keys.k, v = keys.v;
+      if (!leaf_substitutes())
+        cache.projected_ = std::make_shared<const KvCache::Projected>(
+            KvCache::Projected{memory, k, v, build_context().no_grad});
+    }
+    return joined(scaled_dot_product_attention(q, k, v, o));
   });
 }
 

@@ -60,6 +60,10 @@ class MultiHeadAttention : public ModuleOf<MultiHeadAttention> {
                            Where where = Where::current()) const;
   /// The next steps of a causal attention of x with itself: the same as those of a call with all steps.
   Variable step(const Variable& x, KvCache& cache, Where where = Where::current()) const;
+  /// The next steps of an attention of x to `memory`, [batch, steps, width]. The cache keeps keys and values
+  /// of the memory until a call with another one, or after a parameter was assigned.
+  Variable step(const Variable& x, const Variable& memory, KvCache& cache, const AttentionMasks& masks = {},
+                Where where = Where::current()) const;
 
   /// For ClonedParts.
   MultiHeadAttention with_parts(const ClonedParts& parts) const;
@@ -69,6 +73,16 @@ class MultiHeadAttention : public ModuleOf<MultiHeadAttention> {
     Variable q, k, v;
   };
   Heads project(const Variable& query, const Variable& key, const Variable& value, int64_t past) const;
+  Variable project_queries(const Variable& query, int64_t past) const;
+  Heads project_keys(const Variable& key, const Variable& value, int64_t past) const;
+  Heads heads_of_keys(Variable k, Variable v, int64_t past) const;
+  Variable turned(const Variable& heads, int64_t past) const;
+  bool is_current(const KvCache::Projected& projected, const Variable& memory) const;
+  struct Part {
+    int64_t begin, end;
+  };
+  /// Where queries (0), keys (1) and values (2) are in a parameter of all three.
+  Part part(int which) const;
   Variable split(const Variable& x, int64_t heads) const;
   Variable joined(const Variable& y) const;
   AttentionOptions options_for(const AttentionMasks& masks) const;

@@ -124,7 +124,7 @@ Variable TransformerDecoderLayer::step(const Variable& x, const Variable& memory
   const CallScope scope(where);
   return apply(
       x, [&](const Variable& in) { return self_attn_.step(in, cache, where); },
-      [&](const Variable& in) { return multihead_attn_(in, memory, memory, memory_masks, where); });
+      [&](const Variable& in) { return multihead_attn_.step(in, memory, cache, memory_masks, where); });
 }
 
 TransformerDecoderLayer TransformerDecoderLayer::with_parts(const ClonedParts& parts) const {

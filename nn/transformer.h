@@ -57,7 +57,8 @@ class TransformerDecoderLayer : public ModuleOf<TransformerDecoderLayer> {
                           Where where = Where::current());
   Variable operator()(const Variable& x, const Variable& memory, const AttentionMasks& masks = {},
                       const AttentionMasks& memory_masks = {}, Where where = Where::current()) const;
-  /// The next steps, each of which sees those before. The keys and values of `memory` are computed again.
+  /// The next steps, each of which sees those before. The keys and values of `memory` are computed once, as
+  /// MultiHeadAttention::step says.
   Variable step(const Variable& x, const Variable& memory, KvCache& cache,
                 const AttentionMasks& memory_masks = {}, Where where = Where::current()) const;
 

@@ -286,4 +286,5 @@ set(test_cases
   sample_programs_test.cpp
   norm_ops_test.cpp
   norm_plans_test.cpp
+  row_weights_test.cpp
 )

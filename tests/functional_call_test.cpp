@@ -8,6 +8,7 @@
 #include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/activation.h"
+#include "espalier/nn/batch_norm.h"
 #include "espalier/nn/container.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/multi_head_attention.h"
@@ -153,6 +154,40 @@ BOOST_AUTO_TEST_CASE(below_feeds_and_in_plans) {
       v);
   const Variable at_once = functional_call(net, {{"gain", w * 2.0}}, v);
   BOOST_TEST(difference(esp::sum(again).gradient(w).value(), esp::sum(at_once).gradient(w).value()) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(buffers_are_given_too) {
+  BatchNorm norm(3, {.dtype = esp::float64});
+  const Variable x = Variable(numbers({4, 3}, -1, 1, 2));
+  const esp::Tensor shift = esp::tensor({1.0, 2.0, 3.0}, esp::float64);
+  const std::vector<std::pair<std::string, Variable>> before = norm.buffers();
+  norm.eval();
+  const Variable mean = esp::variable(shift);
+  const Variable y = functional_call(norm, {{"running_mean", mean * 2.0}}, x);
+  BOOST_TEST(difference(y, norm(x - Variable(shift) * 2.0)) < 1e-12);
+  BOOST_TEST(difference(esp::sum(y).gradient(mean), esp::sum(norm(x - mean * 2.0)).gradient(mean)) < 1e-12);
+
+  // What training writes is the state that is given.
+  norm.train();
+  const Variable state = esp::state(shift, "another mean");
+  const Variable of_batch = functional_call(norm, {{"running_mean", state}}, x);
+  BOOST_TEST(difference(of_batch, esp::nn::BatchNorm(3, {.dtype = esp::float64})(x)) < 1e-12);
+  BOOST_TEST(difference(state, Variable(shift) * 0.9 + esp::mean(x, 0) * 0.1) < 1e-12);
+  BOOST_TEST(difference(norm.buffer("running_mean").value(), esp::zeros({3}, esp::float64)) == 0);
+  BOOST_CHECK_EXCEPTION(functional_call(norm, {{"running_mean", mean * 2.0}}, x), esp::Error,
+                        says({"state()", "multiply", "BatchNorm", here()}));
+  BOOST_CHECK_EXCEPTION(
+      functional_call(norm, {{"running_mean", esp::state(esp::zeros({2}, esp::float64))}}, x),
+      esp::ShapeError, says({"running_mean", "[2]", here()}));
+
+  // A plan writes it, too.
+  esp::data::Distributor feed({x.value()}, {.batch_size = 4});
+  auto [rows] = feed.get_output_graphs<1>();
+  const Variable other = esp::state(shift, "a mean of a plan");
+  const Variable out = functional_call(norm, {{"running_mean", other}}, rows);
+  out.get_executor({.mode = esp::Mode::training}).execute({.epochs = 1, .progress = false});
+  BOOST_TEST(difference(other, Variable(shift) * 0.9 + esp::mean(x, 0) * 0.1) < 1e-12);
+  BOOST_TEST(difference(norm.buffer("running_mean").value(), esp::zeros({3}, esp::float64)) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(errors_name_the_parameter) {

@@ -44,6 +44,7 @@ Tensor sliced_from_larger(const Tensor& x);
 /// The largest difference of two elements, relative to 1 + the larger of them. Infinite if shapes differ, or
 /// only one of two elements is NaN.
 double difference(const Tensor& a, const Tensor& b);
+inline double difference(const Variable& a, const Variable& b) { return difference(a.value(), b.value()); }
 double difference(const Array& a, const Tensor& b);
 
 /// "pointwise_test.cpp:12", for messages that must contain the line of a call.

@@ -2,10 +2,12 @@
 // caches, positions, errors.
 #include "espalier/nn/transformer.h"
 
+#include "espalier/core/deferred/waiting.h"
 #include "espalier/core/error.h"
 #include "espalier/nn/decoding.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/embedding.h"
+#include "espalier/nn/functional_call.h"
 #include "figures/transformers.h"
 #include "layer_figures.h"
 #include "layer_training.h"
@@ -174,6 +176,64 @@ BOOST_AUTO_TEST_CASE(steps_with_a_cache_equal_the_whole) {
   const Tensor y = encoder.step(both, caches).value();
   for (const int64_t row : {0, 1})
     BOOST_TEST(difference(all.slice(0, 0, 1).slice(1, 5, 6), y.slice(0, row, row + 1)) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(steps_project_a_memory_once) {
+  const MultiHeadAttention layer = attention({.rotary = RotaryOptions{}});
+  const Variable x = input(), m = memory();
+  const AttentionMasks masks{.key_mask = padding()};
+  KvCache cache;
+  const auto step = [&](const Variable& to, bool projects, const std::string& what) {
+    const int64_t before = esp::kernels_run_here();
+    const Variable y = layer.step(x, to, cache, masks);
+    const int64_t between = esp::kernels_run_here();
+    const Variable whole = layer(x, to, to, masks);
+    const int64_t saved = esp::kernels_run_here() - between - (between - before);
+    BOOST_TEST((saved == 0) == projects, what << ": " << saved << " kernels fewer");
+    BOOST_TEST(difference(whole, y) < 1e-15, what);
+    return std::pair(y, whole);
+  };
+  const auto [first, whole] = step(m, true, "at first");
+  const auto [second, again] = step(m, false, "the same memory");
+  const Variable w = layer.parameter("in_proj_weight");
+  BOOST_TEST(difference(weighed(whole + again).gradient(w), weighed(first + second).gradient(w)) < 1e-12);
+  const Variable other = m * 2;
+  step(other, true, "another memory");
+  step(other, false, "that again");
+  KvCache copy = cache;
+  (void)copy;
+  step(other, false, "beside a copy");
+  set_value(w, (w * 0.5).value());
+  step(other, true, "an assigned parameter");
+  const Variable leaf = esp::variable(m.value());
+  step(leaf, true, "a leaf");
+  set_value(leaf, other.value());
+  step(leaf, true, "an assigned leaf");
+  {
+    const esp::NoGrad inference;
+    step(leaf, true, "without gradients");
+    step(leaf, false, "without gradients again");
+  }
+  step(leaf, true, "with gradients again");
+  const auto replaced = [&] {
+    return functional_call(layer, {{"in_proj_weight", w * 2}},
+                           [&] { return layer.step(x, leaf, cache, masks); });
+  };
+  const Variable before = layer.step(x, leaf, cache, masks);
+  BOOST_TEST(difference(before, replaced()) > 1e-3);
+  BOOST_TEST(difference(before, layer.step(x, leaf, cache, masks)) == 0);
+  cache.truncate(0);
+  BOOST_CHECK_THROW((void)layer.step(x, numbers({2, 5, 3}), cache), esp::ShapeError);
+  BOOST_CHECK_THROW((void)layer.step(x, esp::zeros({2, 5, 4}), cache), esp::TypeError);
+  BOOST_CHECK_THROW((void)layer.step(x, m, cache, {.mask = numbers({7, 7})}), esp::ShapeError);
+  // A layer's cache has the steps, too.
+  KvCache layers;
+  const TransformerDecoderLayer decoder(4, 2, options());
+  const int64_t start = esp::kernels_run_here();
+  (void)decoder.step(esp::slice(x, 1, 0, 1), m, layers);
+  const int64_t behind = esp::kernels_run_here();
+  (void)decoder.step(esp::slice(x, 1, 1, 2), m, layers);
+  BOOST_TEST(esp::kernels_run_here() - behind < behind - start);
 }
 
 BOOST_AUTO_TEST_CASE(copies_of_a_cache_go_on_by_themselves) {

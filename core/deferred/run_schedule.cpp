@@ -63,7 +63,6 @@ class ScheduleRun {
   void compute(const ScheduledBatch& batch) {
     Node& first = graph_.node(batch.nodes[0]);
     const int64_t before = kernels_run_here();
-    const Stopwatch watch;
     report_.batches.push_back(described(batch, first));
     const BuildScope scope(context_of(first));
     Results results = batch.stacked && !batch.joined ? stacked_results(batch) : located(first.where, [&] {
@@ -83,7 +82,7 @@ class ScheduleRun {
     for (const auto& [node, row] : batch.copies) finish(node, row, done);
     results_.push_back(std::move(results));
     report_.batches.back().kernels = kernels_run_here() - before;
-    report_.batches.back().seconds = watch.seconds();
+    report_.batches.back().seconds = watch_.lap();
     report_.nodes_computed += static_cast<int64_t>(batch.nodes.size() + batch.copies.size());
   }
 
@@ -252,6 +251,7 @@ class ScheduleRun {
   WaitingGraph& graph_;
   NodeKinds& kinds_;
   EvaluationReport& report_;
+  Stopwatch watch_;  // of a batch
   std::vector<Results> results_;
   std::vector<Edge> held_;  ///< by handles, of the nodes that are done
   bool all_stacked_ = true, keeps_apart_ = false;

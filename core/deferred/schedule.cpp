@@ -1,7 +1,6 @@
 #include "espalier/core/deferred/schedule.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 
 #include "espalier/core/deferred/number_table.h"
@@ -12,21 +11,21 @@ namespace espalier {
 
 namespace {
 
-/// Where an output is: a row of a source, or all of it.
+/// Where an output is: a row of a value, or all of it. Values are numbered: the outputs of one batch after
+/// the other, and external ones with external_bit. Sorted, rows that lie side by side are neighbours.
 struct Place {
-  ScheduledSource source;
-  int32_t row;
-  friend bool operator==(const Place&, const Place&) = default;
-  auto key() const {
-    return std::pair(uint64_t{source.external} << 32 | source.index,
-                     uint64_t{source.output} << 32 | static_cast<uint32_t>(row + 1));
-  }
+  uint64_t code = 0;
+  Place(uint32_t value, int32_t row) : code(uint64_t{value} << 32 | static_cast<uint32_t>(row + 1)) {}
+  uint32_t value() const { return static_cast<uint32_t>(code >> 32); }
+  bool is_row() const { return static_cast<uint32_t>(code) != 0; }
+  int64_t row() const { return int64_t{static_cast<uint32_t>(code)} - 1; }
+  friend auto operator<=>(const Place&, const Place&) = default;
 };
 
 class Scheduler {
  public:
   Scheduler(const WaitingGraph& graph, NodeKinds& kinds)
-      : graph_(graph), kinds_(kinds), batch_of_(graph.size()), row_of_(graph.size()) {}
+      : graph_(graph), kinds_(kinds), value_of_(graph.size()), row_of_(graph.size()) {}
 
   Schedule run(BatchPolicy policy) {
     for (std::vector<uint32_t>& nodes : batches_of(graph_, policy)) add(std::move(nodes));
@@ -35,10 +34,14 @@ class Scheduler {
 
  private:
   Place place_of(const WaitingUse& use) const {
-    if (use.external()) return {{true, use.index(), 0}, use.row()};
-    return {{false, batch_of_[use.from], use.output()}, row_of_[use.from]};
+    if (use.external()) return {use.from, use.row()};
+    return {value_of_[use.from] + use.output(), row_of_[use.from]};
   }
   Place place_of(uint32_t node, size_t input) const { return place_of(graph_.uses(node)[input]); }
+  ScheduledSource source_of(const Place& place) const {
+    if (place.value() & WaitingUse::external_bit) return {true, place.value() & ~WaitingUse::external_bit, 0};
+    return values_[place.value()];
+  }
 
   bool same(const std::vector<uint32_t>& nodes, size_t input) const {
     const Place first = place_of(nodes[0], input);
@@ -86,10 +89,7 @@ class Scheduler {
     std::vector<uint32_t> different;
     for (const uint32_t node : nodes) {
       uint64_t hash = 0;
-      for (size_t i = 0; i < inputs; ++i) {
-        const auto [source, row] = place_of(node, i).key();
-        hash = mixed(mixed(hash, source), row);
-      }
+      for (size_t i = 0; i < inputs; ++i) hash = mixed(hash, place_of(node, i).code);
       const uint32_t at = known.find(hash, [&](uint32_t k) {
         for (size_t i = 0; i < inputs; ++i)
           if (!(place_of(different[k], i) == place_of(node, i))) return false;
@@ -112,9 +112,9 @@ class Scheduler {
   bool split(const std::vector<uint32_t>& nodes) {
     for (size_t i = graph_.uses(nodes[0]).size(); i-- > 0;) {
       if (same(nodes, i)) continue;
-      std::vector<std::pair<decltype(Place().key()), uint32_t>> sorted;
+      std::vector<std::pair<Place, uint32_t>> sorted;
       sorted.reserve(nodes.size());
-      for (const uint32_t node : nodes) sorted.emplace_back(place_of(node, i).key(), node);
+      for (const uint32_t node : nodes) sorted.emplace_back(place_of(node, i), node);
       std::ranges::sort(sorted);
       const auto differs = [](const auto& a, const auto& b) { return a.first != b.first; };
       size_t parts = 1;
@@ -138,23 +138,23 @@ class Scheduler {
   void sort_by_operand(std::vector<uint32_t>& nodes) {
     for (size_t i = 0; i < graph_.uses(nodes[0]).size(); ++i) {
       if (same(nodes, i)) continue;
-      if (std::ranges::all_of(nodes, [&](uint32_t node) { return place_of(node, i).row < 0; }))
+      if (std::ranges::all_of(nodes, [&](uint32_t node) { return !place_of(node, i).is_row(); }))
         sort_by(nodes, [&](uint32_t node) { return ~height(node); });
       else
-        sort_by(nodes, [&](uint32_t node) { return place_of(node, i).key(); });
+        sort_by(nodes, [&](uint32_t node) { return place_of(node, i); });
       return;
     }
   }
 
   template <class Key>
   static void sort_by(std::vector<uint32_t>& nodes, const Key& key) {
-    using Keyed = std::pair<decltype(key(0)), uint32_t>;
-    std::vector<Keyed> keyed;
+    std::vector<std::pair<decltype(key(0)), uint32_t>> keyed;  // with their numbers in the list before
     keyed.reserve(nodes.size());
-    for (const uint32_t node : nodes) keyed.emplace_back(key(node), node);
-    if (std::ranges::is_sorted(keyed, {}, &Keyed::first)) return;
-    std::ranges::stable_sort(keyed, {}, &Keyed::first);
-    std::ranges::transform(keyed, nodes.begin(), &Keyed::second);
+    for (const uint32_t node : nodes) keyed.emplace_back(key(node), static_cast<uint32_t>(keyed.size()));
+    if (std::ranges::is_sorted(keyed)) return;
+    std::ranges::sort(keyed);
+    const std::vector<uint32_t> before = nodes;
+    std::ranges::transform(keyed, nodes.begin(), [&](const auto& one) { return before[one.second]; });
   }
 
   /// Operations between a node and what no other waiting node reads.
@@ -171,13 +171,16 @@ class Scheduler {
   void add_batch(std::vector<uint32_t> nodes, bool stacked) {
     ScheduledBatch batch{.nodes = std::move(nodes), .stacked = stacked};
     const auto number = static_cast<uint32_t>(batches_.size());
+    const auto first_value = static_cast<uint32_t>(values_.size());
+    for (uint32_t k = 0; k < graph_.node(batch.nodes[0]).outputs.size(); ++k)
+      values_.push_back({false, number, k});
     for (size_t row = 0; row < batch.nodes.size(); ++row) {
-      batch_of_[batch.nodes[row]] = number;
+      value_of_[batch.nodes[row]] = first_value;
       row_of_[batch.nodes[row]] = stacked ? static_cast<int32_t>(row) : -1;
       if (copies_.empty()) continue;
       if (const auto copies = copies_.find(batch.nodes[row]); copies != copies_.end())
         for (const uint32_t copy : copies->second) {
-          batch_of_[copy] = number;
+          value_of_[copy] = first_value;
           row_of_[copy] = row_of_[batch.nodes[row]];
           batch.copies.emplace_back(copy, static_cast<uint32_t>(row));
         }
@@ -216,11 +219,11 @@ class Scheduler {
     return std::ranges::all_of(joins.inputs, [&](const Edge& e) { return e.spec().shape == shape; });
   }
 
-  static ScheduledInput one_operand(const Place& place) {
-    ScheduledInput input{.shared = true, .sources = {place.source}};
-    if (place.row >= 0) {
+  ScheduledInput one_operand(const Place& place) const {
+    ScheduledInput input{.shared = true, .sources = {source_of(place)}};
+    if (place.is_row()) {
       input.form = ScheduledInput::Form::row;
-      input.begin = place.row;
+      input.begin = place.row();
     }
     return input;
   }
@@ -233,41 +236,43 @@ class Scheduler {
 
   ScheduledInput input_of(const std::vector<Place>& places) const {
     ScheduledInput input;
+    const Place first = places[0];
     const auto count = static_cast<int64_t>(places.size());
-    const bool one_source = places[0].row >= 0 && std::ranges::all_of(places, [&](const Place& p) {
-                              return p.row >= 0 && p.source == places[0].source;
-                            });
-    if (one_source) {
-      input.sources.push_back(places[0].source);
-      const int64_t begin = places[0].row, step = count > 1 ? places[1].row - begin : 1;
-      bool in_steps = step > 0;
-      for (int64_t i = 0; i < count && in_steps; ++i)
-        in_steps = places[static_cast<size_t>(i)].row == begin + i * step;
-      if (in_steps) {
-        if (begin == 0 && step == 1 && count == rows_of(places[0].source)) return input;
-        input.form = ScheduledInput::Form::range;
-        input.begin = begin, input.step = step, input.count = count;
-        return input;
-      }
+    const int64_t step = count > 1 ? places[1].row() - first.row() : 1;
+    const auto is_next = [&, next = first.row()](const Place& place) mutable {
+      return place.is_row() && place.value() == first.value() &&
+             place.row() == std::exchange(next, next + step);
+    };
+    if (step > 0 && std::ranges::all_of(places, is_next)) {
+      input.sources.push_back(source_of(first));
+      if (first.row() == 0 && step == 1 && count == rows_of(input.sources[0])) return input;
+      input.form = ScheduledInput::Form::range;
+      input.begin = first.row(), input.step = step, input.count = count;
+      return input;
     }
     input.form = ScheduledInput::Form::gathered;
-    input.sources.clear();
-    // A source of which rows are taken is not the same input as one that is a row.
-    const auto same_input = [](const Place& a, const Place& b) {
-      return a.source == b.source && (a.row < 0) == (b.row < 0);
-    };
-    std::map<std::pair<decltype(Place().key()), bool>, uint32_t> numbers;
+    // A value of which rows are taken is not the same input as one that is a row.
+    const auto input_key = [](const Place& place) { return uint64_t{place.value()} << 1 | place.is_row(); };
+    std::vector<uint64_t> keys;  // of the sources
+    NumberTable numbers;
     std::vector<RowPiece> pieces;
     pieces.reserve(places.size());
     for (const Place& place : places) {
-      if (!pieces.empty() && same_input(place, places[pieces.size() - 1])) {
-        pieces.push_back({pieces.back().source, place.row});
+      const uint64_t key = input_key(place);
+      const auto row = static_cast<int32_t>(place.row());
+      if (!pieces.empty() && keys[pieces.back().source] == key) {
+        pieces.push_back({pieces.back().source, row});
         continue;
       }
-      const auto key = std::pair(Place{place.source, 0}.key(), place.row < 0);
-      const auto [at, fresh] = numbers.try_emplace(key, static_cast<uint32_t>(input.sources.size()));
-      if (fresh) input.sources.push_back(place.source);
-      pieces.push_back({at->second, place.row});
+      const uint64_t hash = mixed(0, key);
+      uint32_t number = numbers.find(hash, [&](uint32_t known) { return keys[known] == key; });
+      if (number == NumberTable::none) {
+        number = static_cast<uint32_t>(keys.size());
+        numbers.insert(hash, number);
+        keys.push_back(key);
+        input.sources.push_back(source_of(place));
+      }
+      pieces.push_back({number, row});
     }
     input.stack = stack_rows_op(std::move(pieces));
     return input;
@@ -275,8 +280,9 @@ class Scheduler {
 
   const WaitingGraph& graph_;
   NodeKinds& kinds_;
-  std::vector<uint32_t> batch_of_, heights_;
+  std::vector<uint32_t> value_of_, heights_;  // of each node: its first output's number, and its height
   std::vector<int32_t> row_of_;
+  std::vector<ScheduledSource> values_;                         // of batches
   std::unordered_map<uint32_t, std::vector<uint32_t>> copies_;  // of a node, others with its operands
   std::vector<ScheduledBatch> batches_;
   std::vector<uint32_t> apart_;

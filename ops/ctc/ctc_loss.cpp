@@ -90,7 +90,7 @@ Variable ctc_loss(const Operand& log_probabilities, const Operand& targets, cons
     if (options.reduction == LossReduction::mean)
       losses = losses / cast(maximum(lengths, ones_like(lengths)), losses.dtype());
     if (one) losses = squeeze(losses, 0);
-    return rounded(detail::reduced(losses, {}, options.reduction), given.dtype());
+    return rounded(detail::weighted("ctc_loss", losses, options.weights, options.reduction), given.dtype());
   });
 }
 

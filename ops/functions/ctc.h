@@ -9,6 +9,7 @@ struct CtcOptions {
   LossReduction reduction = LossReduction::mean;
   /// Losses of targets that no alignment has are 0, without a gradient, instead of ∞ with a gradient of NaN.
   bool zero_infinity = false;
+  Variable weights = {};  ///< by how much each loss counts: [batch], of one sequence a scalar
 };
 /// −log of the probability of label sequences whose places in the input are not known: the sum over all
 /// alignments that give the labels when repetitions are merged and blanks removed. Graves et al.,

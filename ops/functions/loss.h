@@ -22,6 +22,9 @@ struct CrossEntropyOptions {
   /// From 0 to 1: the target is (1 − s) · label + s / classes. Szegedy et al., Rethinking the Inception
   /// architecture, 2015.
   double label_smoothing = 0;
+  /// By how much each loss counts: any shape that is broadcast to that of the losses. They do not change what
+  /// the mean is divided by.
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// −log softmax(logits)[label] along the last axis: logits [..., classes]; labels [...] or [..., 1] of

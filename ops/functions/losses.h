@@ -153,6 +153,7 @@ struct MultiMarginOptions {
   double margin = 1;
   int power = 1;                ///< 1 or 2
   Variable class_weights = {};  ///< [classes]: by how much a label of that class counts
+  Variable weights = {};
   LossReduction reduction = LossReduction::mean;
 };
 /// Σⱼ max(0, margin − x[label] + x[j])^power / classes over the other classes j: scores [..., classes] and
@@ -175,6 +176,7 @@ Variable multilabel_margin_loss(const Operand& scores, const Operand& labels,
                                 const MultiLabelMarginOptions& options = {});
 struct MultiLabelSoftMarginOptions {
   Variable class_weights = {};  ///< [classes]
+  Variable weights = {};        ///< of rows
   LossReduction reduction = LossReduction::mean;
 };
 /// The mean of binary_cross_entropy_with_logits over the classes, the last axis.

@@ -92,7 +92,7 @@ class CrossEntropy {
     const double smoothing = options_.label_smoothing;
     if (smoothing > 0) p = p * (1 - smoothing) + smoothing / static_cast<double>(x_.shape()[-1]);
     const Variable each = weights_.defined() ? p * log_p * weights_ : p * log_p;
-    return negative(reduced(sum(each, -1), {}, options_.reduction));
+    return total(sum(each, -1), {});
   }
 
   /// Whether one op computes the log probabilities of the labels. Downstream of feeds plans fuse several.
@@ -110,7 +110,8 @@ class CrossEntropy {
     const auto picked = [&](bool loss) {
       return apply(log_softmax_pick(loss_, loss), {&wide_, &y_}, std::source_location::current());
     };
-    const bool at_once = picks_at_once(), all_count = !options_.ignored_label && !weights_.defined();
+    const bool at_once = picks_at_once(),
+               all_count = !options_.ignored_label && !weights_.defined() && !options_.weights.defined();
     if (at_once && all_count && y_.shape() == Shape{1} && options_.reduction != LossReduction::none)
       return picked(true);
     Variable counted;  // by how much each label counts; undefined: 1
@@ -129,7 +130,13 @@ class CrossEntropy {
     }
     if (counted.defined()) each = each * counted;
     if (smooth.defined()) each = each * (1 - options_.label_smoothing) + smooth * options_.label_smoothing;
-    return negative(reduced(each, counted, options_.reduction));
+    return total(each, counted);
+  }
+
+  /// Of log probabilities of rows.
+  Variable total(const Variable& each, const Variable& counted) const {
+    const Variable weighed = detail::weighted(loss_, each, options_.weights, LossReduction::none);
+    return negative(reduced(weighed, counted, options_.reduction));
   }
 
   std::string_view loss_;

@@ -16,7 +16,6 @@ namespace espalier {
 using detail::check_power;
 using detail::loss_of;
 using detail::paired;
-using detail::reduced;
 using detail::weighted;
 
 namespace {
@@ -130,7 +129,7 @@ Variable multi_margin_loss(const Operand& scores, const Operand& labels, const M
     const double own = std::max(options.margin, 0.0);
     Variable each = (sum(terms, -1) - (options.power == 2 ? own * own : own)) * (1 / classes);
     if (options.class_weights.defined()) each = each * gather(rounded(options.class_weights, x.dtype()), y);
-    return rounded(reduced(each, {}, options.reduction), given.dtype());
+    return rounded(weighted(name, each, options.weights, options.reduction), given.dtype());
   });
 }
 
@@ -194,8 +193,8 @@ Variable multilabel_soft_margin_loss(const Operand& logits, const Operand& targe
     if (x.rank() == 0) throw ShapeError("multilabel_soft_margin_loss: a scalar has no axis of classes");
     detail::check_class_weights(name, options.class_weights, x);
     const Variable each = (1.0 - t) * x - log_sigmoid(x);
-    return reduced(mean(weighted(name, each, options.class_weights, LossReduction::none), -1), {},
-                   options.reduction);
+    const Variable of_rows = mean(weighted(name, each, options.class_weights, LossReduction::none), -1);
+    return weighted(name, of_rows, options.weights, options.reduction);
   });
 }
 

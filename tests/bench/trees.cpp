@@ -1,11 +1,12 @@
 // bench_trees [rounds]: an N-ary TreeLSTM (Tai, Socher and Manning, 2015) over 64 random binary trees of 20
-// leaves, hidden 150, 5 classes at every node, Sgd; one thread. Trees a second, eager and deferred, and the
-// time to build the tree of Variables, which is part of both. Processor time, since other programs may run.
-// peer/dynet/trees.py computes the same in DyNet.
+// leaves, hidden 150, 5 classes at every node, Sgd; one thread. Trees a second, eager and deferred, the time
+// to build the tree of Variables, which is part of both, and what scheduling a structure not seen before
+// costs. Processor time, since other programs may run. peer/dynet/trees.py computes the same in DyNet.
 #include <espalier/espalier.h>
 
 #include <memory>
 #include <random>
+#include <vector>
 
 #include "timing.h"
 namespace esp = espalier;
@@ -65,25 +66,37 @@ int main(int argc, char** argv) {
     return esp::sum(esp::stack(losses));
   };
   const auto step = [&] { loss().backward().update(sgd); };
-  const auto trees_per_second = [&](auto&& work) {
+  const auto seconds_of = [](auto&& work) {
+    const double start = bench::processor_seconds();
     work();
-    std::vector<double> times;
-    for (int round = 0; round < bench::rounds(argc, argv); ++round) {
-      const double start = bench::processor_seconds();
-      work();
-      times.push_back(bench::processor_seconds() - start);
-    }
+    return bench::processor_seconds() - start;
+  };
+  const auto trees_per_second = [](const std::vector<double>& times) {
     return kTrees / bench::median(times);
   };
-  bench::report("tree_lstm_eager_trees_per_s", trees_per_second(step));
+  const auto measured = [&](auto&& work) {
+    work();
+    std::vector<double> times;
+    for (int round = 0; round < bench::rounds(argc, argv); ++round) times.push_back(seconds_of(work));
+    return trees_per_second(times);
+  };
+  bench::report("tree_lstm_eager_trees_per_s", measured(step));
   const esp::Deferred deferred;
-  bench::report("tree_lstm_deferred_trees_per_s", trees_per_second(step));
-  bench::report("tree_lstm_deferred_fresh_trees_per_s", trees_per_second([&] {
-                  forest.erase(forest.begin());  // another structure
-                  forest.push_back(random_tree(kLeaves, random));
-                  step();
-                }));
-  bench::report("tree_lstm_build_trees_per_s", trees_per_second([&] { (void)loss(); }));
+  bench::report("tree_lstm_build_trees_per_s", measured([&] { (void)loss(); }));
   (void)loss().item();
-  std::printf("%s", esp::last_evaluation().str().c_str());
+  const esp::EvaluationReport report = esp::last_evaluation();
+  // Each structure twice: what a fresh one costs more is its scheduling.
+  std::vector<double> known, fresh, scheduling;
+  for (int round = 0; round < bench::rounds(argc, argv); ++round) {
+    forest.erase(forest.begin());
+    forest.push_back(random_tree(kLeaves, random));
+    fresh.push_back(seconds_of(step));
+    known.push_back(seconds_of(step));
+    scheduling.push_back(fresh.back() - known.back());
+  }
+  bench::report("tree_lstm_deferred_trees_per_s", trees_per_second(known));
+  bench::report("tree_lstm_deferred_fresh_trees_per_s", trees_per_second(fresh));
+  bench::report("tree_lstm_scheduling_ns_per_node",
+                bench::median(scheduling) * 1e9 / static_cast<double>(report.nodes_computed));
+  std::printf("%s", report.str().c_str());
 }
