@@ -4,6 +4,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/core/wait_for_change.h"
 
 namespace espalier {
 
@@ -24,7 +25,7 @@ thread_local int entered = 0;
 
 template <class T>
 void wait_for_zero(const std::atomic<T>& value) {
-  for (T now; (now = value.load()) != 0;) value.wait(now);
+  for (T now = value.load(); now != 0;) now = wait_for_change(value, now);
 }
 
 [[noreturn]] void throw_waits_for_itself() {
@@ -154,7 +155,7 @@ void LeafUse::claim(bool all) {
       }
     }
     if (entered > 0) throw_waits_for_itself();
-    earlier->waiting.wait(since);
+    wait_for_change(earlier->waiting, since);
   }
   stop_waiting();
   // Uses that are added from here on are claimed before they are entered.

@@ -287,4 +287,6 @@ set(test_cases
   norm_ops_test.cpp
   norm_plans_test.cpp
   row_weights_test.cpp
+  deferred_programs_test.cpp
+  cell_derivatives_test.cpp
 )

@@ -356,58 +356,6 @@ BOOST_AUTO_TEST_CASE(an_error_leaves_no_tree_of_what_was_computed) {
   BOOST_TEST(good.node()->has_value());
 }
 
-/// Random expressions over parameters and rows of constants, of many ops and shapes.
-BOOST_AUTO_TEST_CASE(random_programs_equal_eager_ones) {
-  struct Net : esp::nn::Module {
-    esp::nn::Embedding embed = add("embed", esp::nn::Embedding(7, 4));
-    esp::nn::Dense a = add("a", esp::nn::Dense(4));
-    esp::nn::Dense b = add("b", esp::nn::Dense(4));
-  };
-  for (unsigned seed = 0; seed < 25; ++seed) {
-    esp::seed(seed);
-    Net net;
-    const auto program = [&] {
-      std::mt19937 random(seed);
-      const auto any = [&](size_t n) { return static_cast<size_t>(random()) % n; };
-      std::vector<esp::Variable> rows, losses;
-      for (int i = 0; i < 6; ++i)
-        rows.push_back(net.embed(esp::tensor_from(std::vector<int64_t>{static_cast<int64_t>(any(7))}, {1})));
-      for (int i = 0; i < 60; ++i) {
-        const esp::Variable x = rows[any(rows.size())], y = rows[any(rows.size())];
-        switch (any(14)) {
-          case 0: rows.push_back(esp::tanh(net.a(x))); break;
-          case 1: rows.push_back(esp::sigmoid(net.b(x))); break;
-          case 2: rows.push_back(x + y); break;
-          case 3: rows.push_back(x * y * 0.5); break;
-          case 4: rows.push_back(esp::concat({esp::slice(x, 1, 0, 2), esp::slice(y, 1, 2, 4)}, 1)); break;
-          case 5: rows.push_back(esp::mean(esp::concat({x, y}, 0), 0, true)); break;
-          case 6: rows.push_back(esp::max(esp::stack({x, y}), 0)); break;
-          case 7: rows.push_back(esp::softmax(x)); break;
-          case 8:
-            rows.push_back(
-                esp::reshape(esp::matmul(esp::reshape(x, {2, 2}), esp::reshape(y, {2, 2})), {1, 4}));
-            break;
-          case 9: rows.push_back(esp::where(esp::greater(x, y), x, y)); break;
-          case 10: rows.push_back(x - esp::sum(y, 1, true)); break;
-          case 11:
-            rows.push_back(esp::transpose(esp::matmul(esp::transpose(net.a(x)), esp::sum(y, 1, true) * 0.1)));
-            break;
-          case 12: losses.push_back(esp::sum(esp::square(x))); break;
-          default:
-            losses.push_back(esp::softmax_cross_entropy(
-                x, esp::tensor_from(std::vector<int64_t>{static_cast<int64_t>(any(4))}, {1})));
-            break;
-        }
-      }
-      losses.push_back(esp::sum(rows.back()));
-      return esp::sum(esp::stack(losses)) + esp::sum(net.b(net.a(rows[0])));
-    };
-    (void)program();
-    check_equal_to_eager(net, program);
-    check_equal_to_eager(net, program, {.policy = esp::BatchPolicy::depth});
-  }
-}
-
 BOOST_AUTO_TEST_CASE(threads_share_parameters) {
   std::mt19937 random(6);
   TreeNet net;

@@ -8,6 +8,7 @@
 #include "espalier/core/cpu/cores.h"
 #include "espalier/core/device.h"
 #include "espalier/core/error.h"
+#include "espalier/core/wait_for_change.h"
 
 namespace espalier {
 
@@ -34,20 +35,6 @@ bool is_about_others(const std::exception_ptr& error) {
   } catch (...) {
     return false;
   }
-}
-
-// Some tens of microseconds: waking a thread takes as long, and the next step mostly comes before.
-constexpr int yields_before_sleep = 100;
-
-/// Waits until the value is another, and sleeps only if that takes longer.
-template <class T>
-T wait_for_change(const std::atomic<T>& value, T old) {
-  for (int i = 0; i < yields_before_sleep; ++i) {
-    if (const T now = value.load(); now != old) return now;
-    std::this_thread::yield();
-  }
-  value.wait(old);
-  return value.load();
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 """The attention of ../../attention.cpp in a current PyTorch: scaled_dot_product_attention.
 
-attention.py TOKENS forward|backward [causal] [rounds]: in processor time, at one thread.
+attention.py TOKENS forward|backward [causal] [rounds]: in processor time, at one thread, and the memory
+that the calls take beyond q, k and v.
 Prints a line "name value", as the programs in C++ do.
 """
+import resource
 import statistics
 import sys
 import time
@@ -25,6 +27,10 @@ def main():
         if contestant == "backward":
             torch.autograd.grad(y, (q, k, v), g)
 
+    def peak():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    before = peak()
     calls = min(400, max(1, (1 << 23) // (tokens * tokens)))
     call()
     times = []
@@ -35,6 +41,7 @@ def main():
         times.append((time.process_time() - begin) / calls)
     name = f"attention_{tokens}_{contestant}" + ("_causal" if causal else "")
     print(f"{name}_ms {statistics.median(times) * 1e3:.3f}")
+    print(f"{name}_mb {peak() - before:.3f}")
 
 
 main()
