@@ -1,14 +1,9 @@
-// Layers on each device, eager, deferred and as plans: values and gradients are those of eager evaluation on
-// the CPU.
+// Layers on each device, eager, deferred and as plans: values, gradients and trained parameters are those of
+// eager evaluation on the CPU.
 #include <boost/test/unit_test.hpp>
 
-#include <functional>
-#include <memory>
-#include <optional>
-
-#include "espalier/core/deferred/deferred.h"
+#include "device_cases.h"
 #include "espalier/core/subscript.h"
-#include "espalier/executor/executor.h"
 #include "espalier/nn/cells.h"
 #include "espalier/nn/crf.h"
 #include "espalier/nn/multi_head_attention.h"
@@ -16,8 +11,6 @@
 #include "espalier/nn/transformer.h"
 #include "espalier/nn/tree_lstm.h"
 #include "espalier/ops/ops.h"
-#include "layer_figures.h"
-#include "testing.h"
 
 namespace esp = espalier;
 namespace nn = espalier::nn;
@@ -29,43 +22,10 @@ namespace {
 
 constexpr esp::DType dtype = esp::float64;
 
-esp::Tensor integers(const std::vector<int64_t>& values, const esp::Shape& shape, Device device) {
-  return esp::tensor_from(values, shape).to(device);
-}
-esp::Tensor reals(const esp::Shape& shape, Device device, int64_t step = 5) {
-  return figure_numbers(shape, step, 13, 8).to(device);
-}
-
-/// A program of a module: the outputs that are compared.
-struct Case {
-  const char* name;
-  std::function<std::shared_ptr<nn::Module>()> make;
-  std::function<Variables(const nn::Module&, Device)> outputs;
-};
-
-template <class Layer>
-Case case_of(const char* name, std::function<Layer()> make,
-             std::function<Variables(const Layer&, Device)> outputs) {
-  struct Holder : nn::Module {
-    explicit Holder(Layer made) : layer(add("layer", std::move(made))) {}
-    Layer layer;
-  };
-  return {name, [make] { return std::make_shared<Holder>(make()); },
-          [outputs](const nn::Module& module, Device device) {
-            return outputs(static_cast<const Holder&>(module).layer, device);
-          }};
-}
-
-/// A layer that is none: parameters `u` and `w` for a function.
-struct Matrices : nn::Module {
-  Variable u = add_parameter("u", figure_numbers({3, 4}, 3, 11, 9)),
-           w = add_parameter("w", figure_numbers({4, 4}, 5, 11, 9));
-};
-
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<DeviceCase> cases() {
+  std::vector<DeviceCase> all;
   const auto lengths = [](Device device) { return nn::Lengths(integers({4, 2, 0}, {3}, device)); };
-  all.push_back(case_of<nn::Lstm>(
+  all.push_back(device_case<nn::Lstm>(
       "Lstm of two layers and directions",
       [] { return nn::Lstm(3, 4, {.layers = 2, .bidirectional = true, .dtype = dtype}); },
       [lengths](const nn::Lstm& lstm, Device device) -> Variables {
@@ -73,38 +33,35 @@ std::vector<Case> cases() {
                    cut = lstm(reals({4, 3, 3}, device), lengths(device));
         return {whole.outputs, whole.state.h, whole.state.c, cut.outputs, cut.state.c};
       }));
-  all.push_back(case_of<nn::Lstm>(
+  all.push_back(device_case<nn::Lstm>(
       "Lstm with peepholes and a projection",
       [] { return nn::Lstm(3, 4, {.projection = 2, .peepholes = true, .dtype = dtype}); },
       [](const nn::Lstm& lstm, Device device) -> Variables {
         const auto whole = lstm(reals({4, 3, 3}, device));
         return {whole.outputs, whole.state.c};
       }));
-  all.push_back(case_of<nn::Gru>(
+  all.push_back(device_case<nn::Gru>(
       "Gru", [] { return nn::Gru(3, 4, {.bidirectional = true, .batch_first = true, .dtype = dtype}); },
       [lengths](const nn::Gru& gru, Device device) -> Variables {
         const auto whole = gru(reals({3, 4, 3}, device)),
                    cut = gru(reals({3, 4, 3}, device), lengths(device));
         return {whole.outputs, whole.state, cut.outputs};
       }));
-  all.push_back(
-      {"scan", [] { return std::make_shared<Matrices>(); },
-       [](const nn::Module& module, Device device) -> Variables {
-         const auto& m = static_cast<const Matrices&>(module);
-         const esp::ScanStep step = [&](const Variables& h, const Variables& x) -> esp::ScanResult {
-           const Variable next = tanh(matmul(x[0], m.u) + matmul(h[0], m.w));
-           return {{next}, {next * 0.5}};
-         };
-         const esp::ScanResult result = esp::scan(step, {reals({2, 4}, device)}, {reals({5, 2, 3}, device)});
-         return {result.state[0], result.outputs[0]};
-       }});
-  all.push_back(case_of<nn::MultiHeadAttention>(
+  all.push_back(matrices_case("scan", [](const Matrices& m, Device device) -> Variables {
+    const esp::ScanStep step = [&](const Variables& h, const Variables& x) -> esp::ScanResult {
+      const Variable next = tanh(matmul(x[0], m.u) + matmul(h[0], m.w));
+      return {{next}, {next * 0.5}};
+    };
+    const esp::ScanResult result = esp::scan(step, {reals({2, 4}, device)}, {reals({5, 2, 3}, device)});
+    return {result.state[0], result.outputs[0]};
+  }));
+  all.push_back(device_case<nn::MultiHeadAttention>(
       "MultiHeadAttention", [] { return nn::MultiHeadAttention(4, 2, {.dtype = dtype}); },
       [](const nn::MultiHeadAttention& attention, Device device) -> Variables {
         const Variable x = reals({2, 5, 4}, device), memory = reals({2, 3, 4}, device, 7);
         return {attention(x), attention(x, {.causal = true}), attention(x, memory, memory)};
       }));
-  all.push_back(case_of<nn::Crf>(
+  all.push_back(device_case<nn::Crf>(
       "Crf", [] { return nn::Crf(3, {.dtype = dtype}); },
       [](const nn::Crf& crf, Device device) -> Variables {
         const Variable x = reals({2, 4, 3}, device);
@@ -115,16 +72,13 @@ std::vector<Case> cases() {
         return {crf.log_likelihood(x, tags), crf.log_likelihood(x, tags, counts),
                 crf.decode(x, counts).cast(dtype)};
       }));
-  all.push_back({"ctc_loss", [] { return std::make_shared<Matrices>(); },
-                 [](const nn::Module& module, Device device) -> Variables {
-                   const auto& m = static_cast<const Matrices&>(module);
-                   const Variable x = matmul(reals({5, 2, 3}, device), m.u) + sum(m.w, 0);
-                   const Variable loss =
-                       esp::ctc_loss(log_softmax(x, 2), integers({1, 2, 3, 2, 2, 0}, {2, 3}, device),
-                                     integers({5, 4}, {2}, device), integers({3, 2}, {2}, device));
-                   return {loss};
-                 }});
-  all.push_back(case_of<nn::TransformerEncoder>(
+  all.push_back(matrices_case("ctc_loss", [](const Matrices& m, Device device) -> Variables {
+    const Variable x = matmul(reals({5, 2, 3}, device), m.u) + sum(m.w, 0);
+    const Variable loss = esp::ctc_loss(log_softmax(x, 2), integers({1, 2, 3, 2, 2, 0}, {2, 3}, device),
+                                        integers({5, 4}, {2}, device), integers({3, 2}, {2}, device));
+    return {loss};
+  }));
+  all.push_back(device_case<nn::TransformerEncoder>(
       "KvCache",
       [] {
         return nn::TransformerEncoder(
@@ -140,7 +94,7 @@ std::vector<Case> cases() {
         steps.push_back(encoder.step(slice(x, 1, 3, 4), caches));
         return steps;
       }));
-  all.push_back(case_of<nn::Transformer>(
+  all.push_back(device_case<nn::Transformer>(
       "Transformer",
       [] {
         return nn::Transformer({.width = 4, .heads = 2, .encoder_layers = 1, .decoder_layers = 1},
@@ -149,14 +103,14 @@ std::vector<Case> cases() {
       [](const nn::Transformer& transformer, Device device) -> Variables {
         return {transformer(reals({2, 3, 4}, device), reals({2, 4, 4}, device, 7))};
       }));
-  all.push_back(case_of<nn::ChildSumTreeLstm>(
+  all.push_back(device_case<nn::ChildSumTreeLstm>(
       "ChildSumTreeLstm", [] { return nn::ChildSumTreeLstm(3, 4, {.dtype = dtype}); },
       [](const nn::ChildSumTreeLstm& cell, Device device) -> Variables {
         const auto a = cell(reals({1, 3}, device)), b = cell(reals({1, 3}, device, 7)),
                    both = cell(reals({1, 3}, device, 9), {a, b}), root = cell(Variable(), {both, a, b});
         return {root.h, root.c};
       }));
-  all.push_back(case_of<nn::LSTMCell>(
+  all.push_back(device_case<nn::LSTMCell>(
       "LSTMCell", [] { return nn::LSTMCell(3, 4, {.dtype = dtype}); },
       [](const nn::LSTMCell& cell, Device device) -> Variables {
         std::vector<Variable> ends;
@@ -170,51 +124,10 @@ std::vector<Case> cases() {
   return all;
 }
 
-enum class By { eager, deferred, plan };
-
-/// The outputs, and the gradients of their weighed sum by all parameters.
-std::vector<esp::Tensor> results_of(const Case& c, Device device, By way) {
-  const std::shared_ptr<nn::Module> module = c.make();
-  give_figure_values(*module);
-  module->to(device);
-  std::optional<esp::Deferred> waits;
-  if (way == By::deferred) waits.emplace();
-  const Variables outputs = c.outputs(*module, device);
-  Variable loss;
-  for (const Variable& output : outputs) {
-    const Variable part = sum(output * reals(output.shape(), device, 7));
-    loss = loss.defined() ? loss + part : part;
-  }
-  std::vector<esp::Tensor> results;
-  const auto keep = [&](const esp::Tensor& value) { results.push_back(value.to(esp::cpu())); };
-  if (way == By::plan) {
-    esp::Executor executor = loss.get_executor({.mode = esp::Mode::inference});
-    keep(executor.run({}));
-    return results;
-  }
-  keep(loss.value());
-  for (const Variable& output : outputs) keep(output.value());
-  for (const auto& [path, p] : parameters_by_name(*module)) keep(loss.gradient(p).value());
-  return results;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(layers_device)
 
-BOOST_AUTO_TEST_CASE(layers_compute_what_they_do_eagerly_on_the_cpu) {
-  std::vector<Device> devices = gpus_to_test();
-  devices.push_back(esp::cpu());
-  for (const Case& c : cases()) {
-    const std::vector<esp::Tensor> expected = results_of(c, esp::cpu(), By::eager);
-    for (const Device device : devices)
-      for (const By way : {By::eager, By::deferred, By::plan})
-        BOOST_TEST_CONTEXT(c.name << " on " << device << ", way " << static_cast<int>(way)) {
-          const std::vector<esp::Tensor> results = results_of(c, device, way);
-          BOOST_REQUIRE(results.size() == (way == By::plan ? 1 : expected.size()));
-          for (size_t i = 0; i < results.size(); ++i) BOOST_TEST(difference(expected[i], results[i]) < 1e-10);
-        }
-  }
-}
+BOOST_AUTO_TEST_CASE(layers_compute_what_they_do_eagerly_on_the_cpu) { check_on_devices(cases()); }
 
 BOOST_AUTO_TEST_SUITE_END()
