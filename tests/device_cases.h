@@ -1,5 +1,5 @@
-// Programs of modules on each device, eager, deferred and as plans: values and gradients are
-// those of eager evaluation on the CPU.
+// Programs of modules on each device, eager, deferred and as plans: values, gradients and trained parameters
+// are those of eager evaluation on the CPU.
 #pragma once
 #include <boost/test/unit_test.hpp>
 
@@ -12,6 +12,7 @@
 
 #include "espalier/core/deferred/deferred.h"
 #include "espalier/executor/executor.h"
+#include "espalier/optim/sgd.h"
 #include "layer_figures.h"
 #include "testing.h"
 
@@ -101,6 +102,21 @@ inline std::vector<Tensor> results_of(const DeviceCase& c, Device device, By way
   return results;
 }
 
+/// The parameters after two steps of training, eagerly or by a plan.
+inline std::vector<Tensor> trained_parameters(const DeviceCase& c, Device device, By way) {
+  const DeviceProgram program(c, device);
+  const optim::Sgd sgd(0.05);
+  if (way == By::plan) {
+    const Executor executor = program.loss(program.outputs()).get_executor({.optimizer = sgd});
+    for (int step = 0; step < 2; ++step) (void)executor.step();
+  } else {
+    for (int step = 0; step < 2; ++step) program.loss(program.outputs()).backward().update(sgd);
+  }
+  std::vector<Tensor> results;
+  for (const auto& [path, p] : parameters_by_name(*program.module)) results.push_back(p.value().to(cpu()));
+  return results;
+}
+
 inline std::vector<Device> gpus_and_cpu() {
   std::vector<Device> devices = gpus_to_test();
   devices.push_back(cpu());
@@ -131,6 +147,13 @@ inline void check_on_devices(const std::vector<DeviceCase>& cases) {
         if (way == By::plan) expected.resize(1);
         check_alike(expected, results_of(c, device, way));
       }
+  });
+}
+
+/// Compares the parameters of each case after two steps of plans on each device.
+inline void check_training_on_devices(const std::vector<DeviceCase>& cases) {
+  each_on_devices(cases, [](const DeviceCase& c, Device device) {
+    check_alike(trained_parameters(c, cpu(), By::eager), trained_parameters(c, device, By::plan));
   });
 }
 

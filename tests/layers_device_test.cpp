@@ -110,6 +110,19 @@ std::vector<DeviceCase> cases() {
                    both = cell(reals({1, 3}, device, 9), {a, b}), root = cell(Variable(), {both, a, b});
         return {root.h, root.c};
       }));
+  all.push_back(device_case<nn::NaryTreeLstm>(
+      "NaryTreeLstm", [] { return nn::NaryTreeLstm(3, 4, {.dtype = dtype}); },
+      [](const nn::NaryTreeLstm& cell, Device device) -> Variables {
+        const auto a = cell(reals({2, 3}, device)), b = cell(reals({2, 3}, device, 7)),
+                   both = cell(reals({2, 3}, device, 9), {a, b}), root = cell(Variable(), {both, a});
+        return {root.h, root.c};
+      }));
+  all.push_back(device_case<nn::TransformerEncoderLayer>(
+      "TransformerEncoderLayer",
+      [] { return nn::TransformerEncoderLayer(4, 2, {.feedforward = 6, .dropout = 0, .dtype = dtype}); },
+      [](const nn::TransformerEncoderLayer& layer, Device device) -> Variables {
+        return {layer(reals({2, 3, 4}, device), {.causal = true})};
+      }));
   all.push_back(device_case<nn::LSTMCell>(
       "LSTMCell", [] { return nn::LSTMCell(3, 4, {.dtype = dtype}); },
       [](const nn::LSTMCell& cell, Device device) -> Variables {
@@ -129,5 +142,6 @@ std::vector<DeviceCase> cases() {
 BOOST_AUTO_TEST_SUITE(layers_device)
 
 BOOST_AUTO_TEST_CASE(layers_compute_what_they_do_eagerly_on_the_cpu) { check_on_devices(cases()); }
+BOOST_AUTO_TEST_CASE(plans_train_them_as_eagerly_on_the_cpu) { check_training_on_devices(cases()); }
 
 BOOST_AUTO_TEST_SUITE_END()
