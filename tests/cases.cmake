@@ -289,4 +289,5 @@ set(test_cases
   row_weights_test.cpp
   deferred_programs_test.cpp
   cell_derivatives_test.cpp
+  sequence_device_test.cpp
 )
