@@ -290,4 +290,5 @@ set(test_cases
   deferred_programs_test.cpp
   cell_derivatives_test.cpp
   sequence_device_test.cpp
+  selection_device_test.cpp
 )

@@ -1,6 +1,7 @@
 // Systems of linear equations, and decompositions of matrices. All take matrices along the last two axes,
 // with any leading axes, of reals; 16-bit elements are computed in float32 and rounded. On a GPU they are
-// computed by cuSOLVER and meet the host, so steps with them are not captured as graphs.
+// computed by cuSOLVER and meet the host, so steps with them are not captured as graphs, and systems of
+// equations have at most 8 leading axes (UnsupportedError).
 #pragma once
 #include <cstdint>
 #include <optional>

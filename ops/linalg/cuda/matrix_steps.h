@@ -19,7 +19,8 @@ struct MatrixSteps {
   MatrixSteps(const Shape& own, const Shape& all) {
     const Layout layout = broadcast_layout(Layout(batch_of_matrices(own)), batch_of_matrices(all));
     const size_t rank = layout.shape.rank();
-    if (rank > most_axes) throw UnsupportedError("a GPU takes matrices with at most 8 leading axes");
+    if (rank > most_axes)
+      throw UnsupportedError("a GPU takes matrices with at most 8 leading axes, not " + all.str());
     axes = static_cast<int>(rank);
     for (size_t i = 0; i < rank; ++i) {
       size[i] = layout.shape.dims()[rank - 1 - i];
