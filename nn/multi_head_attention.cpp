@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "espalier/core/error.h"
 #include "espalier/core/leaf_substitutes.h"
@@ -159,7 +160,20 @@ MultiHeadAttention::Heads MultiHeadAttention::project(const Variable& query, con
   return {q, keys.k, keys.v};
 }
 
-AttentionOptions MultiHeadAttention::options_for(const AttentionMasks& masks) const {
+Variable MultiHeadAttention::with_slopes(const Variable& mask, const Variable& keys) const {
+  const Variable slopes(alibi_slopes(heads_).to(keys.device()));
+  const Variable positions = arange_like(keys, 2, float64);
+  const Variable added = cast(unsqueeze(unsqueeze(slopes, -1), -1) * positions, keys.dtype());
+  if (!mask.defined()) return added;
+  if (mask.dtype() != DType::boolean) return mask + added;
+  return where(mask, added, full_like(added, -std::numeric_limits<double>::infinity()));
+}
+
+AttentionOptions MultiHeadAttention::options_for(const AttentionMasks& masks, const Variable& keys) const {
+  if (options_.alibi && !masks.causal)
+    throw UnsupportedError(fmt::format(
+        "{}: .alibi is of causal attention; for other attention give alibi(heads, queries, keys) as .mask",
+        kind));
   if (masks.causal && bias_k_.defined())
     throw UnsupportedError(fmt::format(
         "{}: the learned key behind the others is hidden by .causal; give the causal mask as .mask", kind));
@@ -168,6 +182,7 @@ AttentionOptions MultiHeadAttention::options_for(const AttentionMasks& masks) co
     o.mask = with_one_more(o.mask);
     o.key_mask = with_one_more(o.key_mask);
   }
+  if (options_.alibi) o.mask = with_slopes(o.mask, keys);
   if (training()) o.dropout = options_.dropout;
   return o;
 }
@@ -184,7 +199,7 @@ Variable MultiHeadAttention::operator()(const Variable& query, const Variable& k
   const CallScope scope(where);
   return located(*build_context().where, [&] {
     const Heads h = project(query, key, value, 0);
-    const AttentionOptions o = options_for(masks);
+    const AttentionOptions o = options_for(masks, h.k);
     return joined(scaled_dot_product_attention(h.q, h.k, h.v, o));
   });
 }
@@ -196,7 +211,7 @@ MultiHeadAttention::WithWeights MultiHeadAttention::with_weights(const Variable&
   const CallScope scope(where);
   return located(*build_context().where, [&]() -> WithWeights {
     const Heads h = project(query, key, value, 0);
-    const AttentionOptions o = options_for(masks);
+    const AttentionOptions o = options_for(masks, h.k);
     const auto [y, weights] = scaled_dot_product_attention_and_weights(h.q, h.k, h.v, o);
     return {joined(y), average ? mean(weights, 1) : weights};
   });
@@ -210,9 +225,10 @@ Variable MultiHeadAttention::step(const Variable& x, KvCache& cache, Where where
     const int64_t past = cache.length();
     const Heads h = project(x, x, x, past);
     cache.append(h.k, h.v, *build_context().where);
-    AttentionOptions o{.causal = true, .past = past};
-    if (training()) o.dropout = options_.dropout;
-    return joined(scaled_dot_product_attention(h.q, cache.keys(), cache.values(), o));
+    const Variable keys = cache.keys();
+    AttentionOptions o = options_for({.causal = true}, keys);
+    o.past = past;
+    return joined(scaled_dot_product_attention(h.q, keys, cache.values(), o));
   });
 }
 
@@ -231,7 +247,6 @@ Variable MultiHeadAttention::step(const Variable& x, const Variable& memory, KvC
     check_input(x, width_, options_.dtype, "queries");
     check_input(memory, options_.key_width, options_.dtype, "keys");
     check_input(memory, options_.value_width, options_.dtype, "values");
-    const AttentionOptions o = options_for(masks);
     const Variable q = project_queries(x, 0);
     Variable k, v;
     if (!leaf_substitutes() && cache.projected_ && is_current(*cache.projected_, memory)) {
@@ -243,7 +258,7 @@ Variable MultiHeadAttention::step(const Variable& x, const Variable& memory, KvC
         cache.projected_ = std::make_shared<const KvCache::Projected>(
             KvCache::Projected{memory, k, v, build_context().no_grad});
     }
-    return joined(scaled_dot_product_attention(q, k, v, o));
+    return joined(scaled_dot_product_attention(q, k, v, options_for(masks, k)));
   });
 }
 

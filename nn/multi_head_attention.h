@@ -18,7 +18,11 @@ struct MultiHeadAttentionOptions {
   int64_t key_width = 0;     ///< of the keys that come in; 0: as the queries
   int64_t value_width = 0;   ///< the same for values
   std::optional<RotaryOptions> rotary = {};  ///< positions of queries and keys
-  DType dtype = float32;                     ///< of the parameters: a real one
+  /// Scores of causal attention are lowered by the distance of query and key, with a slope for each head, as
+  /// `alibi` says. To the score of key j, slope · j is added, which differs by the same for all keys of a
+  /// query; it takes no matrix of queries and keys.
+  bool alibi = false;
+  DType dtype = float32;  ///< of the parameters: a real one
 };
 
 /// What queries see.
@@ -85,7 +89,8 @@ class MultiHeadAttention : public ModuleOf<MultiHeadAttention> {
   Part part(int which) const;
   Variable split(const Variable& x, int64_t heads) const;
   Variable joined(const Variable& y) const;
-  AttentionOptions options_for(const AttentionMasks& masks) const;
+  AttentionOptions options_for(const AttentionMasks& masks, const Variable& keys) const;
+  Variable with_slopes(const Variable& mask, const Variable& keys) const;
 
   int64_t width_, heads_, key_heads_;
   MultiHeadAttentionOptions options_;

@@ -154,6 +154,13 @@ Variable rotary(const Operand& x, const RotaryOptions& options) {
 RotaryPositions::RotaryPositions(RotaryOptions options, Where where)
     : LayerOf(located(where, [&] { return std::make_shared<RotaryState>(options); })) {}
 
+Tensor alibi_slopes(int64_t heads, std::source_location where) {
+  return located(where, [&] {
+    if (heads <= 0) throw Error(fmt::format("alibi: {} heads; there must be at least one", heads));
+    return tensor_from(slopes_of(heads), {heads});
+  });
+}
+
 Tensor alibi(int64_t heads, int64_t queries, int64_t keys, int64_t past, DType dtype,
              std::source_location where) {
   return located(where, [&] {

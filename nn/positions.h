@@ -38,11 +38,14 @@ class RotaryPositions : public LayerOf<RotaryPositions> {
   explicit RotaryPositions(RotaryOptions options = {}, Where where = Where::current());
 };
 
-/// A mask that lowers scores by their distance: [heads, queries, keys] with −slope · |i + past − j| for query
-/// i and key j. The slopes of n = 2^m heads are 2^(−8/n), 2^(−16/n), …; of another number those of the
+/// [heads] of float64: those of n = 2^m heads are 2^(−8/n), 2^(−16/n), …; of another number those of the
 /// largest power of two below it, and every other one of twice as many. Press, Smith and Lewis, Train short,
-/// test long: attention with linear biases enables input length extrapolation, 2022. Error unless heads > 0,
-/// ShapeError for negative sizes, TypeError unless `dtype` is real.
+/// test long: attention with linear biases enables input length extrapolation, 2022. Error unless heads > 0.
+Tensor alibi_slopes(int64_t heads, std::source_location where = std::source_location::current());
+/// A mask that lowers scores by their distance: [heads, queries, keys] with −slope · |i + past − j| for query
+/// i and key j, and the slopes of `alibi_slopes`. Causal attention takes less memory with
+/// MultiHeadAttentionOptions::alibi. Error unless heads > 0, ShapeError for negative sizes, TypeError unless
+/// `dtype` is real.
 Tensor alibi(int64_t heads, int64_t queries, int64_t keys, int64_t past = 0, DType dtype = float32,
              std::source_location where = std::source_location::current());
 

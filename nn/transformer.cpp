@@ -15,7 +15,7 @@ using Part = std::function<Variable(const Variable&)>;
 MultiHeadAttention attention_of(int64_t width, int64_t heads, const TransformerOptions& o, bool self,
                                 const Module::Where& where) {
   MultiHeadAttentionOptions options{.dropout = o.dropout, .bias = o.bias, .dtype = o.dtype};
-  if (self) options.rotary = o.rotary;
+  if (self) options.rotary = o.rotary, options.alibi = o.alibi;
   return {width, heads, options, where};
 }
 Dense dense_of(int64_t in, int64_t out, const TransformerOptions& o, const Module::Where& where) {

@@ -289,6 +289,7 @@ set(test_cases
   row_weights_test.cpp
   deferred_programs_test.cpp
   cell_derivatives_test.cpp
+  positions_test.cpp
   sequence_device_test.cpp
   selection_device_test.cpp
 )

@@ -1,5 +1,5 @@
 // Attention and transformer layers: PyTorch's figures, plans and replicas as an eager loop, steps with
-// caches, positions, errors.
+// caches, errors.
 #include "espalier/nn/transformer.h"
 
 #include "espalier/core/deferred/waiting.h"
@@ -11,6 +11,7 @@
 #include "figures/transformers.h"
 #include "layer_figures.h"
 #include "layer_training.h"
+#include "temporary_folder.h"
 
 namespace esp = espalier;
 using namespace espalier::nn;
@@ -327,43 +328,6 @@ BOOST_AUTO_TEST_CASE(grouped_heads_share_keys) {
   esp::set_value(full.parameter("out_proj.weight"), grouped.parameter("out_proj.weight").value());
   const Tensor x = numbers({2, 5, 8});
   BOOST_TEST(difference(full(x).value(), grouped(x).value()) < 1e-12);
-}
-
-BOOST_AUTO_TEST_CASE(positions) {
-  const Tensor table = sinusoidal_positions(4, 6, esp::float64);
-  BOOST_TEST(table.at<double>({3, 4}) == std::sin(3 / std::pow(10000.0, 4.0 / 6)));
-  BOOST_TEST(table.at<double>({3, 5}) == std::cos(3 / std::pow(10000.0, 4.0 / 6)));
-  const Tensor x = numbers({2, 3, 6});
-  BOOST_TEST(difference(x.slice(1, 1, 2).clone(),
-                        (SinusoidalPositions(2)(x) - table.slice(0, 2, 3)).value().slice(1, 0, 1)) >
-             0);  // position 2 is that of step 0
-  BOOST_TEST(difference((Variable(x.slice(1, 0, 1)) + table.slice(0, 2, 3)).value(),
-                        SinusoidalPositions(2)(x.slice(1, 0, 1)).value()) < 1e-15);
-  // Products of turned vectors depend on the distance alone, and norms stay.
-  for (const bool interleaved : {false, true}) {
-    const auto turned = [&](const Tensor& v, int64_t position) {
-      return rotary(v, {.offset = position, .interleaved = interleaved});
-    };
-    const Tensor q = numbers({1, 6}, -1, 1, 1), k = numbers({1, 6}, -1, 1, 2);
-    const double near = esp::sum(turned(q, 5) * turned(k, 3)).item(),
-                 far = esp::sum(turned(q, 25) * turned(k, 23)).item();
-    BOOST_TEST(std::abs(near - far) < 1e-12);
-    BOOST_TEST(std::abs(near - esp::sum(turned(q, 5) * turned(k, 2)).item()) > 1e-3);
-    BOOST_TEST(std::abs(esp::sum(turned(q, 9) * turned(q, 9)).item() - esp::sum(Variable(q) * q).item()) <
-               1e-12);
-  }
-  const Tensor one = rotary(numbers({2, 4}, 1, 2), {.base = 100}).value();
-  const Tensor from = numbers({2, 4}, 1, 2);
-  const double angle = 1 / std::pow(100, 0.5);
-  BOOST_TEST(std::abs(one.at<double>({1, 1}) - (from.at<double>({1, 1}) * std::cos(angle) -
-                                                from.at<double>({1, 3}) * std::sin(angle))) < 1e-14);
-  // The paper's slopes, and those of 12 heads as its program has them.
-  const Tensor eight = alibi(8, 1, 2, 1, esp::float64), twelve = alibi(12, 1, 2, 1, esp::float64);
-  BOOST_TEST(eight.at<double>({0, 0, 0}) == -0.5);
-  BOOST_TEST(eight.at<double>({7, 0, 0}) == -std::exp2(-8));
-  BOOST_TEST(eight.at<double>({7, 0, 1}) == 0);
-  BOOST_TEST(twelve.at<double>({8, 0, 0}) == -std::exp2(-0.5));
-  BOOST_TEST(twelve.at<double>({11, 0, 0}) == -std::exp2(-3.5));
 }
 
 BOOST_AUTO_TEST_CASE(errors_name_the_layer) {

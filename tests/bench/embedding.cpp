@@ -79,7 +79,16 @@ int main(int argc, char** argv) {
   const std::vector<std::pair<std::string, std::function<esp::optim::Optimizer()>>> optimizers = {
       {"sgd", [] { return esp::optim::Sgd(0.1); }},
       {"adagrad", [] { return esp::optim::Adagrad(0.1); }},
-      {"sparse_adam", [] { return esp::optim::Adam({.sparse = true}); }}};
+      {"sparse_adam", [] { return esp::optim::Adam({.sparse = true}); }},
+      {"sparse_momentum", [] { return esp::optim::Sgd({.lr = 0.1, .momentum = 0.9, .sparse = true}); }},
+      {"sparse_adamw", [] { return esp::optim::AdamW({.sparse = true}); }},
+      {"sparse_rms_prop", [] { return esp::optim::RmsProp({.sparse = true}); }},
+      {"sparse_adadelta", [] { return esp::optim::Adadelta({.sparse = true}); }},
+      {"sparse_adamax", [] { return esp::optim::Adamax({.sparse = true}); }},
+      {"sparse_nadam", [] { return esp::optim::NAdam({.sparse = true}); }},
+      {"sparse_radam", [] { return esp::optim::RAdam({.sparse = true}); }},
+      {"sparse_lion", [] { return esp::optim::Lion({.sparse = true}); }},
+      {"sparse_rprop", [] { return esp::optim::Rprop({.sparse = true}); }}};
   const SkipGram small(1000, false), large(50000, false), dense(50000, true);
   for (const auto& [name, make] : optimizers) {
     compare("embedding_" + name, small.frozen(make()), large.frozen(make()), dense.frozen(make()), steps);
