@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <climits>
 #include <utility>
 #include <vector>
 
@@ -176,6 +177,8 @@ BOOST_AUTO_TEST_CASE(tensors_of_other_integers) {
                         esp::TypeError, says({"18446744073709551615", mistake}));
   BOOST_CHECK_EXCEPTION((mistake = here(), esp::tensor_from(sizes, {4})), esp::ShapeError, says({mistake}));
   BOOST_CHECK_EXCEPTION((mistake = here(), esp::set_num_threads(0)), esp::Error, says({"0", mistake}));
+  BOOST_CHECK_EXCEPTION((mistake = here(), esp::set_num_threads(INT_MAX)), esp::Error,
+                        says({"2147483647", "4096", mistake}));
 }
 
 BOOST_AUTO_TEST_CASE(small_vectors_grow_by_doubling) {

@@ -292,4 +292,5 @@ set(test_cases
   positions_test.cpp
   sequence_device_test.cpp
   selection_device_test.cpp
+  device_threads_test.cpp
 )

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "checkpoint_program.h"
+#include "defaults_guard.h"
 #include "espalier/core/files/file.h"
 #include "espalier/executor/training/interrupt.h"
 #include "places.h"
@@ -180,6 +181,16 @@ BOOST_AUTO_TEST_CASE(without_the_option_it_is_the_hosts_alone) {
   const esp::History history = program.executor.execute({.progress = false, .handle_interrupt = false});
   BOOST_TEST(!history.interrupted);
   BOOST_TEST(history.epochs.size() == 1u);
+  BOOST_TEST(host_calls == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_product_sets_that_for_its_process) {
+  const HostHandler host;
+  const DefaultsGuard guard;
+  esp::set_defaults({.handle_interrupt = false});
+  const CheckpointProgram program;
+  raise_at(program, 0, 1);
+  BOOST_TEST(!program.executor.execute({.progress = false}).interrupted);
   BOOST_TEST(host_calls == 1);
 }
 

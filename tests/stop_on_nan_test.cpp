@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "defaults_guard.h"
 #include "espalier/core/defaults.h"
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
@@ -33,12 +34,6 @@ struct Regression {
   esp::data::Distributor feed;
   esp::Variable w;
   esp::Executor executor;
-};
-
-/// Sets the defaults of the process back.
-struct DefaultsGuard {
-  esp::Defaults before = esp::defaults();
-  ~DefaultsGuard() { esp::set_defaults(before); }
 };
 
 }  // namespace
