@@ -104,6 +104,7 @@
 #include "espalier/nn/windows.h"
 #include "espalier/ops/functions/winograd.h"
 #include "espalier/ops/matmul/matmul_precision.h"
+#include "espalier/ops/derivatives.h"
 #include "espalier/ops/ops.h"
 #include "espalier/ops/tensor_lists.h"
 #include "espalier/optim/adadelta.h"

@@ -293,4 +293,5 @@ set(test_cases
   sequence_device_test.cpp
   selection_device_test.cpp
   device_threads_test.cpp
+  derivatives_test.cpp
 )
