@@ -1,5 +1,6 @@
 // bench_lstm eager|executor [rounds]: training an LSTM (input 128, hidden 256) on 50 steps of 32 sequences by
-// plain gradient descent. pytorch/lstm.py is the same in PyTorch.
+// plain gradient descent. peer/lstm.cpp, peer/pytorch/lstm.py and peer/dynet/lstm.py are the same in
+// libtorch, PyTorch and DyNet.
 #include <espalier/espalier.h>
 
 #include "timing.h"

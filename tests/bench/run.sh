@@ -71,7 +71,7 @@ mlx() {
 script() { [ $pytorch = no ] || "$PYTORCH" "tests/bench/peer/pytorch/$1.py" "${@:2}" >>"$results"; }
 # DyNet computes on one thread, and prints its settings to standard error.
 dynet() {
-  [ $dynet = no ] || "$DYNET" "tests/bench/peer/dynet/$1.py" --dynet-autobatch 1 2>/dev/null >>"$results"
+  [ $dynet = no ] || "$DYNET" "tests/bench/peer/dynet/$1.py" "${@:2}" 2>/dev/null >>"$results"
 }
 nnabla() { [ $nnabla = no ] || "$NNABLA" tests/bench/peer/nnabla/vision.py "$1" 0 1 2>/dev/null >>"$results"; }
 turn_of() {
@@ -102,10 +102,16 @@ turn_of() {
       ;;
     lstm)
       for contestant in executor eager; do espalier lstm $contestant $rounds; done
-      script lstm $rounds
+      libtorch lstm $rounds && script lstm $rounds && dynet lstm $rounds
       ;;
-    tagger) espalier tagger $rounds && script tagger $rounds && dynet tagger ;;
-    trees) espalier trees $rounds && dynet trees ;;
+    tagger)
+      espalier tagger $rounds && libtorch tagger $rounds && script tagger $rounds
+      dynet tagger $rounds --dynet-autobatch 1
+      ;;
+    trees)
+      espalier trees $rounds && libtorch trees $rounds && script trees $rounds
+      dynet trees $rounds --dynet-autobatch 1 && dynet trees $rounds
+      ;;
     get_executor)
       ESPALIER_CACHE_DIR=$(mktemp -d) && export ESPALIER_CACHE_DIR
       espalier get_executor cold && espalier get_executor cached

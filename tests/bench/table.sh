@@ -37,7 +37,7 @@ figure() {
 rate() {
   local what=$1 prefix=$2 unit=$3 executor=- best=- name value_of
   local -a values=() ratios=()
-  for name in eager deferred packed executor pytorch dynet; do
+  for name in eager deferred packed executor torch pytorch dynet; do
     value_of=$(value "${prefix}_${name}_$unit")
     values+=("$value_of")
     [ "$name" != executor ] || executor=$value_of
@@ -45,8 +45,8 @@ rate() {
   [ "${values[0]}" != - ] || return 0
   best=$executor
   [ "$best" != - ] || best=${values[1]}
-  for name in 4 5; do ratios+=("$(over "$best" "${values[name]}")"); done
-  printf '%-40s %9s %9s %9s %9s %9s %9s | %8s %8s\n' "$what" "${values[@]}" "${ratios[@]}"
+  for name in 4 5 6; do ratios+=("$(over "$best" "${values[name]}")"); done
+  printf '%-40s %9s %9s %9s %9s %9s %9s %9s | %8s %8s %8s\n' "$what" "${values[@]}" "${ratios[@]}"
 }
 
 grep '^# ' "$file" | awk '!seen[$2 $3 $4]++' | sed 's/^# //' || true # products, as the first turn saw them
@@ -93,7 +93,8 @@ figure "  stripped binary, libtorch shared [MB]" espalier_binary_mb torch_binary
 figure "start of hello tensor [ms]" espalier_start_ms torch_start_ms
 
 [ "$(value lstm_eager_steps_per_s)$(value tagger_eager_words_per_s)$(value tree_lstm_eager_trees_per_s)" != --- ] || exit 0
-printf '\n%-40s %9s %9s %9s %9s %9s %9s | %8s %8s\n' "in a second" eager deferred packed executor PyTorch DyNet us/pt us/dy
+printf '\n%-40s %9s %9s %9s %9s %9s %9s %9s | %8s %8s %8s\n' "in a second" eager deferred packed executor libtorch PyTorch DyNet \
+  us/lt us/pt us/dy
 rate "LSTM [steps]" lstm steps_per_s
 rate "tagger [words]" tagger words_per_s
 rate "trees of an LSTM [trees]" tree_lstm trees_per_s

@@ -3,8 +3,8 @@
 // words in batches of 16, Sgd; one thread. Words a second, in processor time, since other programs may run.
 // `eager` computes sentence by sentence, `deferred` word by word by cells, `packed` a batch of packed
 // sentences, and `executor` padded batches of sentences of alike lengths: its backward recurrence reads the
-// padding, of which the loss takes nothing. peer/pytorch/tagger.py and peer/dynet/tagger.py are the same in
-// these libraries.
+// padding, of which the loss takes nothing. peer/tagger.cpp, peer/pytorch/tagger.py and peer/dynet/tagger.py
+// are the same in libtorch, PyTorch and DyNet.
 #include <espalier/espalier.h>
 
 #include <cstring>

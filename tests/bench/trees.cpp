@@ -1,7 +1,8 @@
 // bench_trees [rounds]: an N-ary TreeLSTM (Tai, Socher and Manning, 2015) over 64 random binary trees of 20
 // leaves, hidden 150, 5 classes at every node, Sgd; one thread. Trees a second, eager and deferred, the time
 // to build the tree of Variables, which is part of both, and what scheduling a structure not seen before
-// costs. Processor time, since other programs may run. peer/dynet/trees.py computes the same in DyNet.
+// costs. Processor time, since other programs may run. peer/trees.cpp, peer/pytorch/trees.py and
+// peer/dynet/trees.py are the same in libtorch, PyTorch and DyNet.
 #include <espalier/espalier.h>
 
 #include <memory>
