@@ -7,6 +7,7 @@
 
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
+#include "espalier/ops/ops.h"
 
 namespace espalier::nn {
 
@@ -37,7 +38,12 @@ LeafSubstitutes GivenParameters::of(const Module& module) const {
       if (!names.insert(path).second || (!fresh && !same))
         throw Error(fmt::format("functional_call: '{}' is given twice", path));
     }
-    return result;
+    // A leaf that is replaced itself is read behind a node of its own, else it would be replaced again.
+    LeafSubstitutes read = result;
+    for (auto& [leaf, given] : read)
+      if (given.node() != leaf && result.contains(given.node()))
+        given = reshape(unsqueeze(given, 0), given.shape());
+    return read;
   });
 }
 

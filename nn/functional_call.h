@@ -38,7 +38,8 @@ class GivenParameters {
 };
 
 /// module(inputs…), whose operations read the given Variables in place of those leaves. Gradients reach
-/// what was given; the module itself is unchanged, also if its call throws. Calls by other names go into a
+/// what was given. The module's parameters are unchanged; buffers that its call writes and that are not given
+/// are written as by any call. Calls by other names go into a
 /// function: functional_call(net, given, [&] { return net.encode(x); }). Throws what GivenParameters::of and
 /// the module throw.
 template <class M, class... Inputs>

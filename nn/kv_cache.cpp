@@ -58,6 +58,7 @@ KvCache::KvCache(int64_t capacity, Where where) : capacity_(capacity) {
 KvCache& KvCache::operator=(KvCache&& other) noexcept {
   memory_ = std::move(other.memory_);
   projected_ = std::move(other.projected_);
+  rows_ = std::exchange(other.rows_, {});
   length_ = std::exchange(other.length_, 0);
   capacity_ = std::exchange(other.capacity_, 0);
   return *this;
@@ -115,17 +116,35 @@ void KvCache::select(const Tensor& rows, Where where) {
   const CallScope scope(where);
   located(where, [&] {
     constexpr std::string_view function = "KvCache::select";
-    if (!memory_) throw Error(fmt::format("{}: it has no steps yet", function));
+    if (!memory_ && !projected_) throw Error(fmt::format("{}: it has no steps yet", function));
     if (!rows.defined()) throw Error(fmt::format("{}: the rows are undefined", function));
     if (rows.dtype() != int32 && rows.dtype() != int64)
       throw TypeError(fmt::format("{}: rows must be int32 or int64, not {}", function, name(rows.dtype())));
     if (rows.rank() != 1)
       throw ShapeError(fmt::format("{}: rows of shape {} are not [n]", function, rows.shape().str()));
     const NoGrad no_gradients;
-    const Variable keys = memory_->keys.slice(2, 0, length_), values = memory_->values.slice(2, 0, length_);
+    const Variable keys = memory_ ? memory_->keys.slice(2, 0, length_) : projected_->keys;
     const Variable numbers = checked_indices(Variable(rows).to(keys.device()), keys, 0, false, function);
-    memory_ = std::shared_ptr<Memory>(
-        new Memory{gather(keys, numbers).value(), gather(values, numbers).value(), {length_}});
+    const auto selected = [&](const Variable& x) { return gather(x, numbers); };
+    const auto composed = [&](const Tensor& before) {
+      return before.defined() ? selected(before).value() : numbers.value().to(int64);
+    };
+    auto projected = projected_;
+    if (projected) {
+      auto other = std::make_shared<Projected>(*projected);
+      other->keys = selected(other->keys);
+      other->values = selected(other->values);
+      other->rows = composed(other->rows);
+      projected = std::move(other);
+    }
+    const Tensor all_rows = composed(rows_);
+    if (memory_) {
+      const Variable values = memory_->values.slice(2, 0, length_);
+      memory_ =
+          std::shared_ptr<Memory>(new Memory{selected(keys).value(), selected(values).value(), {length_}});
+    }
+    projected_ = std::move(projected);
+    rows_ = all_rows;
   });
 }
 
@@ -135,6 +154,7 @@ void KvCache::truncate(int64_t length, Where where) {
       throw IndexError(fmt::format("KvCache::truncate: it has {} steps and cannot keep {}", length_, length));
     });
   length_ = length;
+  if (length == 0) projected_.reset(), rows_ = {};
 }
 
 }  // namespace espalier::nn

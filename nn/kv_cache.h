@@ -4,6 +4,7 @@
 #include <memory>
 #include <source_location>
 #include <utility>
+#include <vector>
 
 #include "espalier/core/variable.h"
 
@@ -36,24 +37,32 @@ class KvCache {
   Variable keys(Where where = Where::current()) const;
   Variable values(Where where = Where::current()) const;
   int64_t length() const { return length_; }
-  /// Row i of the batch goes on from what row rows[i] had: a beam search keeps its best. `rows` are int32 or
-  /// int64, [n]. IndexError (of rows on a GPU at the next synchronization), TypeError, ShapeError.
+  /// Row i of the batch goes on from what row rows[i] had: a beam search keeps its best. The keys and values
+  /// of a memory follow, so that a step is given the whole memory as before. `rows` are int32 or int64, [n].
+  /// IndexError (of rows on a GPU at the next synchronization), TypeError, ShapeError.
   void select(const Tensor& rows, Where where = Where::current());
-  /// Keeps the first steps alone. IndexError unless there are so many. Where views of what is cut off are
-  /// held, the next `append` copies what is kept.
+  /// Which row of the first steps each row goes on from, int64 [n], by all calls of `select`; undefined
+  /// before the first one. A mask of a memory follows the rows by gather(mask, cache.rows()).
+  const Tensor& rows() const { return rows_; }
+  /// Keeps the first steps alone; of none, nothing is kept. IndexError unless there are so many. Where views
+  /// of what is cut off are held, the next `append` copies what is kept.
   void truncate(int64_t length, Where where = Where::current());
 
  private:
   friend class MultiHeadAttention;
   struct Memory;
-  /// The projections of what `attended` is, for MultiHeadAttention::step.
+  /// What MultiHeadAttention::step has made of a memory.
   struct Projected {
     Variable attended, keys, values;
+    std::vector<Variable> parameters;  ///< that made it
+    uint64_t written;                  ///< when, as an id of nodes
     bool no_grad;
+    Tensor rows;  ///< of `attended` that keys and values have, since a `select`; undefined: all
   };
 
   std::shared_ptr<Memory> memory_;
   std::shared_ptr<const Projected> projected_;
+  Tensor rows_;
   int64_t length_ = 0, capacity_ = 0;
 };
 

@@ -155,7 +155,7 @@ Variable LayerState::computed(const Computed& parameter) const {
   // What a state is written from is computed once, too.
   const bool once =
       std::ranges::any_of(computed_, [](const Computed& other) { return other.how.writes_states; });
-  if (!once || !fed_ || leaf_substitutes()) return how.make(values, training());
+  if (!once || !fed_) return how.make(values, training());
   std::vector<const Node*> nodes;
   for (const Variable& value : values) nodes.push_back(value.node());
   const bool known = parameter.last.defined() && parameter.last_of == nodes &&

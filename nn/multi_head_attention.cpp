@@ -10,6 +10,7 @@
 #include "espalier/core/leaf_substitutes.h"
 #include "espalier/core/node.h"
 #include "espalier/core/open_note.h"
+#include "espalier/core/open_sizes.h"
 #include "espalier/ops/ops.h"
 
 namespace espalier::nn {
@@ -160,29 +161,34 @@ MultiHeadAttention::Heads MultiHeadAttention::project(const Variable& query, con
   return {q, keys.k, keys.v};
 }
 
-Variable MultiHeadAttention::with_slopes(const Variable& mask, const Variable& keys) const {
-  const Variable slopes(alibi_slopes(heads_).to(keys.device()));
-  const Variable positions = arange_like(keys, 2, float64);
-  const Variable added = cast(unsqueeze(unsqueeze(slopes, -1), -1) * positions, keys.dtype());
+/// A mask with what `alibi` adds to the scores of these queries and keys.
+Variable MultiHeadAttention::with_slopes(const Variable& mask, const Variable& queries, const Variable& keys,
+                                         int64_t past) const {
+  Variable added;
+  if (is_open_axis(queries, 2) || is_open_axis(keys, 2)) {
+    const Variable slopes(alibi_slopes(heads_).to(keys.device()));
+    const Variable distance = unsqueeze(arange_like(queries, 2, float64), -1) + static_cast<double>(past) -
+                              arange_like(keys, 2, float64);
+    added = cast(reshape(slopes, {heads_, 1, 1}) * -abs(distance), keys.dtype());
+  } else {
+    added = alibi(heads_, queries.shape()[2], keys.shape()[2], past, keys.dtype()).to(keys.device());
+  }
   if (!mask.defined()) return added;
   if (mask.dtype() != DType::boolean) return mask + added;
   return where(mask, added, full_like(added, -std::numeric_limits<double>::infinity()));
 }
 
-AttentionOptions MultiHeadAttention::options_for(const AttentionMasks& masks, const Variable& keys) const {
-  if (options_.alibi && !masks.causal)
-    throw UnsupportedError(fmt::format(
-        "{}: .alibi is of causal attention; for other attention give alibi(heads, queries, keys) as .mask",
-        kind));
+AttentionOptions MultiHeadAttention::options_for(const AttentionMasks& masks, const Variable& queries,
+                                                 const Variable& keys, int64_t past) const {
   if (masks.causal && bias_k_.defined())
     throw UnsupportedError(fmt::format(
         "{}: the learned key behind the others is hidden by .causal; give the causal mask as .mask", kind));
-  AttentionOptions o{.mask = masks.mask, .key_mask = masks.key_mask, .causal = masks.causal};
+  AttentionOptions o{.mask = masks.mask, .key_mask = masks.key_mask, .causal = masks.causal, .past = past};
   if (bias_k_.defined()) {
     o.mask = with_one_more(o.mask);
     o.key_mask = with_one_more(o.key_mask);
   }
-  if (options_.alibi) o.mask = with_slopes(o.mask, keys);
+  if (options_.alibi) o.mask = with_slopes(o.mask, queries, keys, past);
   if (training()) o.dropout = options_.dropout;
   return o;
 }
@@ -199,7 +205,7 @@ Variable MultiHeadAttention::operator()(const Variable& query, const Variable& k
   const CallScope scope(where);
   return located(*build_context().where, [&] {
     const Heads h = project(query, key, value, 0);
-    const AttentionOptions o = options_for(masks, h.k);
+    const AttentionOptions o = options_for(masks, h.q, h.k, 0);
     return joined(scaled_dot_product_attention(h.q, h.k, h.v, o));
   });
 }
@@ -211,7 +217,7 @@ MultiHeadAttention::WithWeights MultiHeadAttention::with_weights(const Variable&
   const CallScope scope(where);
   return located(*build_context().where, [&]() -> WithWeights {
     const Heads h = project(query, key, value, 0);
-    const AttentionOptions o = options_for(masks, h.k);
+    const AttentionOptions o = options_for(masks, h.q, h.k, 0);
     const auto [y, weights] = scaled_dot_product_attention_and_weights(h.q, h.k, h.v, o);
     return {joined(y), average ? mean(weights, 1) : weights};
   });
@@ -226,39 +232,56 @@ Variable MultiHeadAttention::step(const Variable& x, KvCache& cache, Where where
     const Heads h = project(x, x, x, past);
     cache.append(h.k, h.v, *build_context().where);
     const Variable keys = cache.keys();
-    AttentionOptions o = options_for({.causal = true}, keys);
-    o.past = past;
+    const AttentionOptions o = options_for({.causal = true}, h.q, keys, past);
     return joined(scaled_dot_product_attention(h.q, keys, cache.values(), o));
   });
 }
 
+std::vector<Variable> MultiHeadAttention::parameters_of_keys() const {
+  std::vector<Variable> list;
+  for (const Variable* x : {&weight_, &k_weight_, &v_weight_, &bias_, &bias_k_, &bias_v_})
+    if (x->defined()) list.push_back(*x);
+  return list;
+}
+
+/// Whether the cache has the keys and values of this memory by the parameters as they are.
 bool MultiHeadAttention::is_current(const KvCache::Projected& projected, const Variable& memory) const {
-  if (!same(projected.attended, memory) || projected.no_grad != build_context().no_grad) return false;
-  const uint64_t written = std::min(projected.keys.node()->id, projected.values.node()->id);
-  return std::ranges::all_of(
-      std::array{&memory, &weight_, &k_weight_, &v_weight_, &bias_, &bias_k_, &bias_v_},
-      [&](const Variable* x) { return !x->defined() || x->node()->version <= written; });
+  const auto unchanged = [&](const Variable& x) { return x.node()->version <= projected.written; };
+  return same(projected.attended, memory) && unchanged(memory) &&
+         projected.no_grad == build_context().no_grad &&
+         std::ranges::equal(projected.parameters, parameters_of_keys(), same) &&
+         std::ranges::all_of(projected.parameters, unchanged);
+}
+
+MultiHeadAttention::Heads MultiHeadAttention::keys_of_memory(const Variable& memory, KvCache& cache) const {
+  const auto known = cache.projected_;
+  if (!leaf_substitutes() && known && is_current(*known, memory)) return {{}, known->keys, known->values};
+  Heads keys = project_keys(memory, memory, 0);
+  const uint64_t written = std::min(keys.k.node()->id, keys.v.node()->id);
+  const Tensor rows = known && same(known->attended, memory) ? known->rows : Tensor();
+  if (rows.defined()) keys.k = gather(keys.k, rows), keys.v = gather(keys.v, rows);
+  if (!leaf_substitutes())
+    cache.projected_ = std::make_shared<const KvCache::Projected>(KvCache::Projected{
+        memory, keys.k, keys.v, parameters_of_keys(), written, build_context().no_grad, rows});
+  return keys;
 }
 
 Variable MultiHeadAttention::step(const Variable& x, const Variable& memory, KvCache& cache,
                                   const AttentionMasks& masks, Where where) const {
   const CallScope scope(where);
   return located(*build_context().where, [&] {
+    if (options_.rotary || options_.alibi)
+      throw UnsupportedError(fmt::format(
+          "{}: steps that attend to a memory have no positions, which .rotary and .alibi need", kind));
     check_input(x, width_, options_.dtype, "queries");
     check_input(memory, options_.key_width, options_.dtype, "keys");
     check_input(memory, options_.value_width, options_.dtype, "values");
     const Variable q = project_queries(x, 0);
-    Variable k, v;
-    if (!leaf_substitutes() && cache.projected_ && is_current(*cache.projected_, memory)) {
-      k = cache.projected_->keys, v = cache.projected_->values;
-    } else {
-      const Heads keys = project_keys(memory, memory, 0);
-      k = keys.k, v = keys.v;
-      if (!leaf_substitutes())
-        cache.projected_ = std::make_shared<const KvCache::Projected>(
-            KvCache::Projected{memory, k, v, build_context().no_grad});
-    }
-    return joined(scaled_dot_product_attention(q, k, v, options_for(masks, k)));
+    const Heads keys = keys_of_memory(memory, cache);
+    if (keys.k.shape()[0] != q.shape()[0])
+      throw ShapeError(
+          fmt::format("{}: {} rows of queries and a memory of {}", kind, q.shape()[0], memory.shape().str()));
+    return joined(scaled_dot_product_attention(q, keys.k, keys.v, options_for(masks, q, keys.k, 0)));
   });
 }
 

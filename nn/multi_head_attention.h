@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "espalier/nn/cloned_parts.h"
 #include "espalier/nn/dense.h"
@@ -18,9 +19,7 @@ struct MultiHeadAttentionOptions {
   int64_t key_width = 0;     ///< of the keys that come in; 0: as the queries
   int64_t value_width = 0;   ///< the same for values
   std::optional<RotaryOptions> rotary = {};  ///< positions of queries and keys
-  /// Scores of causal attention are lowered by the distance of query and key, with a slope for each head, as
-  /// `alibi` says. To the score of key j, slope · j is added, which differs by the same for all keys of a
-  /// query; it takes no matrix of queries and keys.
+  /// Scores are lowered by the distance of query and key, as by `alibi` for a mask: [heads, queries, keys].
   bool alibi = false;
   DType dtype = float32;  ///< of the parameters: a real one
 };
@@ -64,8 +63,9 @@ class MultiHeadAttention : public ModuleOf<MultiHeadAttention> {
                            Where where = Where::current()) const;
   /// The next steps of a causal attention of x with itself: the same as those of a call with all steps.
   Variable step(const Variable& x, KvCache& cache, Where where = Where::current()) const;
-  /// The next steps of an attention of x to `memory`, [batch, steps, width]. The cache keeps keys and values
-  /// of the memory until a call with another one, or after a parameter was assigned.
+  /// The next steps of an attention of x to `memory`, [batch, steps, width], which is the same Variable in
+  /// each call. The cache keeps its keys and values until another memory comes or a parameter is assigned;
+  /// elements that are written into a Tensor of either are not seen. UnsupportedError with .rotary or .alibi.
   Variable step(const Variable& x, const Variable& memory, KvCache& cache, const AttentionMasks& masks = {},
                 Where where = Where::current()) const;
 
@@ -81,7 +81,9 @@ class MultiHeadAttention : public ModuleOf<MultiHeadAttention> {
   Heads project_keys(const Variable& key, const Variable& value, int64_t past) const;
   Heads heads_of_keys(Variable k, Variable v, int64_t past) const;
   Variable turned(const Variable& heads, int64_t past) const;
+  std::vector<Variable> parameters_of_keys() const;
   bool is_current(const KvCache::Projected& projected, const Variable& memory) const;
+  Heads keys_of_memory(const Variable& memory, KvCache& cache) const;
   struct Part {
     int64_t begin, end;
   };
@@ -89,8 +91,10 @@ class MultiHeadAttention : public ModuleOf<MultiHeadAttention> {
   Part part(int which) const;
   Variable split(const Variable& x, int64_t heads) const;
   Variable joined(const Variable& y) const;
-  AttentionOptions options_for(const AttentionMasks& masks, const Variable& keys) const;
-  Variable with_slopes(const Variable& mask, const Variable& keys) const;
+  AttentionOptions options_for(const AttentionMasks& masks, const Variable& queries, const Variable& keys,
+                               int64_t past) const;
+  Variable with_slopes(const Variable& mask, const Variable& queries, const Variable& keys,
+                       int64_t past) const;
 
   int64_t width_, heads_, key_heads_;
   MultiHeadAttentionOptions options_;

@@ -43,9 +43,8 @@ class RotaryPositions : public LayerOf<RotaryPositions> {
 /// test long: attention with linear biases enables input length extrapolation, 2022. Error unless heads > 0.
 Tensor alibi_slopes(int64_t heads, std::source_location where = std::source_location::current());
 /// A mask that lowers scores by their distance: [heads, queries, keys] with −slope · |i + past − j| for query
-/// i and key j, and the slopes of `alibi_slopes`. Causal attention takes less memory with
-/// MultiHeadAttentionOptions::alibi. Error unless heads > 0, ShapeError for negative sizes, TypeError unless
-/// `dtype` is real.
+/// i and key j, and the slopes of `alibi_slopes`. Error unless heads > 0, ShapeError for negative sizes,
+/// TypeError unless `dtype` is real.
 Tensor alibi(int64_t heads, int64_t queries, int64_t keys, int64_t past = 0, DType dtype = float32,
              std::source_location where = std::source_location::current());
 

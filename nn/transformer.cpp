@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <span>
+
 #include "espalier/core/error.h"
 #include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
@@ -54,6 +56,20 @@ void make_caches(KvCaches& caches, size_t layers, std::string_view kind) {
     throw Error(fmt::format("{}: {} caches for {} layers", kind, caches.size(), layers));
 }
 
+/// What `step` appends to the caches is taken back if it throws.
+template <class Step>
+Variable step_or_back(std::span<KvCache> caches, const Step& step) {
+  std::vector<int64_t> lengths;
+  for (const KvCache& cache : caches) lengths.push_back(cache.length());
+  try {
+    return step();
+  } catch (...) {
+    for (size_t i = 0; i < caches.size(); ++i)
+      if (caches[i].length() > lengths[i]) caches[i].truncate(lengths[i]);
+    throw;
+  }
+}
+
 }  // namespace
 
 TransformerEncoderLayer::TransformerEncoderLayer(int64_t width, int64_t heads, TransformerOptions options,
@@ -78,7 +94,9 @@ Variable TransformerEncoderLayer::operator()(const Variable& x, const AttentionM
 }
 Variable TransformerEncoderLayer::step(const Variable& x, KvCache& cache, Where where) const {
   const CallScope scope(where);
-  return apply(x, [&](const Variable& in) { return self_attn_.step(in, cache, where); });
+  return step_or_back({&cache, 1}, [&] {
+    return apply(x, [&](const Variable& in) { return self_attn_.step(in, cache, where); });
+  });
 }
 
 TransformerEncoderLayer TransformerEncoderLayer::with_parts(const ClonedParts& parts) const {
@@ -122,9 +140,11 @@ Variable TransformerDecoderLayer::operator()(const Variable& x, const Variable& 
 Variable TransformerDecoderLayer::step(const Variable& x, const Variable& memory, KvCache& cache,
                                        const AttentionMasks& memory_masks, Where where) const {
   const CallScope scope(where);
-  return apply(
-      x, [&](const Variable& in) { return self_attn_.step(in, cache, where); },
-      [&](const Variable& in) { return multihead_attn_.step(in, memory, cache, memory_masks, where); });
+  return step_or_back({&cache, 1}, [&] {
+    return apply(
+        x, [&](const Variable& in) { return self_attn_.step(in, cache, where); },
+        [&](const Variable& in) { return multihead_attn_.step(in, memory, cache, memory_masks, where); });
+  });
 }
 
 TransformerDecoderLayer TransformerDecoderLayer::with_parts(const ClonedParts& parts) const {
@@ -157,9 +177,11 @@ Variable TransformerEncoder::operator()(const Variable& x, const AttentionMasks&
 Variable TransformerEncoder::step(const Variable& x, KvCaches& caches, Where where) const {
   const CallScope scope(where);
   located(where, [&] { make_caches(caches, layers_.size(), "TransformerEncoder"); });
-  Variable y = x;
-  for (size_t i = 0; i < layers_.size(); ++i) y = layers_[i].step(y, caches[i], where);
-  return norm_ ? (*norm_)(y) : y;
+  return step_or_back(caches, [&] {
+    Variable y = x;
+    for (size_t i = 0; i < layers_.size(); ++i) y = layers_[i].step(y, caches[i], where);
+    return norm_ ? (*norm_)(y) : y;
+  });
 }
 
 TransformerEncoder TransformerEncoder::with_parts(const ClonedParts& parts) const {
@@ -190,9 +212,12 @@ Variable TransformerDecoder::step(const Variable& x, const Variable& memory, KvC
                                   const AttentionMasks& memory_masks, Where where) const {
   const CallScope scope(where);
   located(where, [&] { make_caches(caches, layers_.size(), "TransformerDecoder"); });
-  Variable y = x;
-  for (size_t i = 0; i < layers_.size(); ++i) y = layers_[i].step(y, memory, caches[i], memory_masks, where);
-  return norm_ ? (*norm_)(y) : y;
+  return step_or_back(caches, [&] {
+    Variable y = x;
+    for (size_t i = 0; i < layers_.size(); ++i)
+      y = layers_[i].step(y, memory, caches[i], memory_masks, where);
+    return norm_ ? (*norm_)(y) : y;
+  });
 }
 
 TransformerDecoder TransformerDecoder::with_parts(const ClonedParts& parts) const {

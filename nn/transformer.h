@@ -19,7 +19,7 @@ struct TransformerOptions {
   bool bias = true;                          ///< of the products; norms have theirs
   double epsilon = 1e-5;                     ///< of the norms
   std::optional<RotaryOptions> rotary = {};  ///< of self-attention
-  bool alibi = false;                        ///< of self-attention, which has to be causal
+  bool alibi = false;                        ///< of self-attention
   DType dtype = float32;                     ///< of the parameters: a real one
 };
 

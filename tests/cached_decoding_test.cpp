@@ -98,6 +98,49 @@ BOOST_FIXTURE_TEST_CASE(empty_caches_begin_with_the_first_tokens, Fixture) {
               nn::generate(again(gpt), first, {none}, {.most_tokens = 6})));
 }
 
+/// A decoder of three sentences that an encoder has read, of unequal lengths.
+BOOST_AUTO_TEST_CASE(a_memory_follows_its_sentences) {
+  esp::seed(6);
+  const esp::NoGrad no_gradients;
+  const nn::Embedding embedding(vocabulary, width);
+  const nn::TransformerDecoder decoder(2, width, 2, {.feedforward = 16, .dropout = 0});
+  const nn::Dense out(width, vocabulary);
+  const Variable memory = esp::randn({3, 5, width}) * 2.0;
+  const Variable there = esp::less(esp::arange(5, esp::int64), esp::tensor({{5}, {3}, {4}}));
+  const auto last = [&](const Variable& y) { return 8 * out(y[{esp::range(), -1}]); };
+  const nn::CachedModel model = [&](const Variable& tokens, nn::KvCaches& caches) {
+    nn::AttentionMasks masks{.key_mask = there};
+    if (!caches.empty() && caches[0].rows().defined()) masks.key_mask = esp::gather(there, caches[0].rows());
+    return last(decoder.step(embedding(tokens), memory, caches, masks));
+  };
+  const nn::DecodingStep whole = [&](const Variable& tokens,
+                                     const nn::DecodingState& state) -> nn::NextTokens {
+    const Variable all = esp::concat({state[0], esp::unsqueeze(tokens, 1)}, 1);
+    const Variable y = decoder(embedding(all), state[1], {.causal = true}, {.key_mask = state[2]});
+    return {last(y), {all, state[1], state[2]}};
+  };
+  const std::vector<int64_t> first{2, 3, 5};
+  const nn::DecodingState begin{Variable(esp::zeros({3, 0}, esp::int64)), memory, there};
+  const nn::BeamOptions options{.beams = 4, .best = 2, .most_tokens = 7, .end_token = 0};
+  const auto expected = nn::beam_search(whole, first, begin, options);
+  const auto [step, state] = nn::with_caches(model, {}, 3);
+  const auto found = nn::beam_search(step, first, state, options);
+  for (size_t i = 0; i < 3; ++i)
+    for (size_t j = 0; j < 2; ++j) {
+      BOOST_TEST((found[i].at(j).tokens == expected[i].at(j).tokens));
+      BOOST_TEST(std::abs(found[i][j].log_probability - expected[i][j].log_probability) < 1e-4);
+    }
+  size_t ends = 0;
+  for (int64_t end_token = 0; end_token < vocabulary; ++end_token) {
+    const nn::GenerateOptions stop{.most_tokens = 12, .end_token = end_token};
+    const auto texts = nn::generate(whole, first, begin, stop);
+    const auto [next, from] = nn::with_caches(model, {}, 3);
+    BOOST_TEST((nn::generate(next, first, from, stop) == texts));
+    for (const auto& tokens : texts) ends += tokens.size() < 12;
+  }
+  BOOST_TEST(ends > 0);
+}
+
 BOOST_AUTO_TEST_CASE(caches_do_not_write_over_what_others_have) {
   const auto steps = [](float value, int64_t count) { return Variable(esp::full({1, 1, count, 2}, value)); };
   const auto last = [](const nn::KvCache& cache) {

@@ -156,6 +156,63 @@ BOOST_AUTO_TEST_CASE(below_feeds_and_in_plans) {
   BOOST_TEST(difference(esp::sum(again).gradient(w).value(), esp::sum(at_once).gradient(w).value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(parameters_are_given_in_place_of_each_other) {
+  esp::seed(8);
+  const Sequential m{Dense(2, 2), Tanh(), Dense(2, 2)};
+  const Variable x = Variable(esp::randn({3, 2})), a = m.parameter("0.weight"), b = m.parameter("2.weight");
+  const Variable old_a = a.value().clone(), old_b = b.value().clone();
+  const auto check = [&](const Given& given, const Given& by_value) {
+    const Variable y = functional_call(m, given, x);
+    BOOST_TEST(difference(y, functional_call(m, by_value, x)) == 0);
+    return y;
+  };
+  const Variable swapped =
+      check({{"0.weight", b}, {"2.weight", a}}, {{"0.weight", old_b}, {"2.weight", old_a}});
+  BOOST_TEST(difference(swapped, m(x)) > 1e-3);
+  check({{"0.weight", b}, {"2.weight", old_a}}, {{"0.weight", old_b}, {"2.weight", old_a}});
+  check({{"0.weight", a}, {"2.weight", a}}, {{"0.weight", old_a}, {"2.weight", old_a}});
+  const Variable leaf = esp::variable(old_b.value());
+  const Variable of_leaf = functional_call(m, {{"0.weight", leaf}, {"2.weight", old_a}}, x);
+  BOOST_TEST(difference(esp::sum(swapped).gradient(b), esp::sum(of_leaf).gradient(leaf)) < 1e-6);
+}
+
+BOOST_AUTO_TEST_CASE(computed_weights_are_states_of_each_step_in_plans) {
+  esp::seed(1);
+  const esp::Tensor x = esp::randn({6, 3}, esp::float64);
+  const auto first = SpectralNorm(Dense(3, 4, {.dtype = esp::float64}));
+  const auto losses = [&](bool gives, bool frozen) {
+    const auto m = first.clone();
+    Given given;
+    for (const auto& [path, p] : m.parameters())
+      given.emplace_back(path, esp::parameter(p.value().clone(), path));
+    for (const auto& [path, b] : m.buffers()) given.emplace_back(path, esp::state(b.value().clone(), path));
+    const auto loss = [&](const Variable& in) {
+      return esp::mean(esp::square((gives ? functional_call(m, given, in) : m(in)) - 1.0));
+    };
+    const esp::optim::Sgd sgd(0.1);
+    std::vector<double> values;
+    if (frozen) {
+      const esp::data::Distributor feed({x}, {.batch_size = 2});
+      const auto executor = loss(feed.get_output_graphs()[0]).get_executor({.optimizer = sgd});
+      for (int i = 0; i < 3; ++i) values.push_back(executor.step().loss);
+    } else {
+      for (int64_t i = 0; i < 6; i += 2) {
+        const Variable l = loss(x.slice(0, i, i + 2));
+        l.update(sgd);
+        values.push_back(l.item());
+      }
+    }
+    return values;
+  };
+  const std::vector<double> expected = losses(false, false);
+  for (const auto& [gives, frozen] : {std::pair(true, false), {false, true}, {true, true}}) {
+    const std::vector<double> found = losses(gives, frozen);
+    for (size_t i = 0; i < expected.size(); ++i)
+      BOOST_TEST(std::abs(found[i] - expected[i]) < 1e-12,
+                 gives << frozen << ": " << found[i] << " for " << expected[i]);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(buffers_are_given_too) {
   BatchNorm norm(3, {.dtype = esp::float64});
   const Variable x = Variable(numbers({4, 3}, -1, 1, 2));

@@ -77,11 +77,15 @@ BOOST_AUTO_TEST_CASE(slopes_by_distance_equal_the_mask) {
   for (int64_t t = 0; t < 5; ++t)
     BOOST_TEST(difference(esp::slice(whole, 1, t, t + 1), layer.step(esp::slice(x, 1, t, t + 1), cache)) <
                1e-12);
+  BOOST_CHECK_EXCEPTION((void)MultiHeadAttention(6, 3, {.rotary = RotaryOptions{}})
+                            .step(x.to(esp::float32), x.to(esp::float32), cache),
+                        esp::UnsupportedError, says({"positions", ".rotary", here()}));
   const auto plan = layer(esp::placeholder("x", {-1, -1, 6}, esp::float64), {.causal = true})
                         .get_executor({.mode = esp::Mode::inference});
   BOOST_TEST(difference(plan.run({{"x", x.value()}}), whole.value()) < 1e-12);
-  BOOST_CHECK_EXCEPTION((void)layer(x), esp::UnsupportedError, says({".alibi", "causal", here()}));
-  BOOST_CHECK_EXCEPTION((void)layer.step(x, x, cache), esp::UnsupportedError, says({".alibi", here()}));
+  BOOST_TEST(difference(layer(x), expected({.mask = bias})) < 1e-12);
+  BOOST_CHECK_EXCEPTION((void)layer.step(x, x, cache), esp::UnsupportedError,
+                        says({"positions", ".alibi", here()}));
 
   TransformerOptions o{.feedforward = 4, .dropout = 0, .alibi = true, .dtype = esp::float64};
   const TransformerEncoderLayer encoder(6, 3, o);
@@ -93,6 +97,19 @@ BOOST_AUTO_TEST_CASE(slopes_by_distance_equal_the_mask) {
   const TransformerDecoderLayer decoder(
       6, 3, {.feedforward = 4, .dropout = 0, .alibi = true, .dtype = esp::float64});
   BOOST_TEST(decoder(x, x, {.causal = true}).shape() == x.shape());  // but not to the memory
+}
+
+BOOST_AUTO_TEST_CASE(slopes_are_exact_near_by_in_16_bits) {
+  esp::seed(5);
+  const MultiHeadAttention layer(16, 4, {.alibi = true});
+  const Variable x = Variable(esp::randn({1, 600, 16}));
+  const Variable expected = layer(x, {.causal = true});
+  MultiHeadAttention half(16, 4, {.alibi = true, .dtype = esp::bfloat16});
+  std::vector<std::pair<std::string, Variable>> rounded;
+  for (const auto& [path, p] : layer.parameters()) rounded.emplace_back(path, p.to(esp::bfloat16));
+  const Variable found =
+      functional_call(half, rounded, [&] { return half(x.to(esp::bfloat16), {.causal = true}); });
+  BOOST_TEST(esp::max(esp::abs(found.to(esp::float32) - expected)).item() < 0.02);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

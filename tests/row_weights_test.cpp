@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "espalier/core/error.h"
+#include "espalier/data/distributor.h"
 #include "espalier/executor/executor.h"
 #include "espalier/nn/ctc_loss.h"
 #include "espalier/nn/losses.h"
@@ -122,6 +123,32 @@ BOOST_AUTO_TEST_CASE(plans_take_weights_of_each_batch) {
       const Tensor found = plan.run({{"x", scores()}, {"y", labels}, {"w", row_weights()}});
       BOOST_TEST(difference(found, esp::stack({expected, esp::sum(expected.gradient(leaf) * 0.5)})) < 1e-12);
     }
+}
+
+BOOST_AUTO_TEST_CASE(weights_fit_the_rows_of_each_batch) {
+  const auto refused = [](auto&& call) {
+    BOOST_CHECK_EXCEPTION(call(), esp::ShapeError,
+                          says({"weights of shape [5]", "losses of shape [1]", "row_weights_test.cpp"}));
+  };
+  for (const auto& [name, labels, loss, divisor] : cases()) BOOST_TEST_CONTEXT(name) {
+      const Variable x = esp::placeholder("x", {2, 4}, esp::float64),
+                     y = esp::placeholder("y", two_rows(labels.shape()), labels.dtype()),
+                     w = esp::placeholder("w", {2}, esp::float64);
+      const auto plan = loss(x, y, w, LossReduction::sum).get_executor({.mode = esp::Mode::inference});
+      refused([&] {
+        return plan.run({{"x", scores().slice(0, 0, 1)},
+                         {"y", labels.slice(0, 0, 1)},
+                         {"w", esp::ones({5}, esp::float64)}});
+      });
+    }
+  // The last batch has one row, for which there are eight weights.
+  const esp::data::Distributor feed({numbers({9, 4}, -1, 1, 1), esp::zeros({9}, esp::int64)},
+                                    {.batch_size = 8});
+  const auto [x, y] = feed.get_output_graphs<2>();
+  const Variable loss = esp::softmax_cross_entropy(x, y, {.weights = Variable(esp::ones({8}, esp::float64))});
+  BOOST_CHECK_EXCEPTION(
+      loss.get_executor({.mode = esp::Mode::inference}).execute({.progress = false}), esp::ShapeError,
+      says({"softmax_cross_entropy", "weights of shape [8]", "losses of shape [1]", "row_weights_test.cpp"}));
 }
 
 BOOST_AUTO_TEST_CASE(alignments_have_weights) {

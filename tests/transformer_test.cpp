@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(steps_with_a_cache_equal_the_whole) {
 }
 
 BOOST_AUTO_TEST_CASE(steps_project_a_memory_once) {
-  const MultiHeadAttention layer = attention({.rotary = RotaryOptions{}});
+  const MultiHeadAttention layer = attention();
   const Variable x = input(), m = memory();
   const AttentionMasks masks{.key_mask = padding()};
   KvCache cache;
@@ -223,7 +223,25 @@ BOOST_AUTO_TEST_CASE(steps_project_a_memory_once) {
   const Variable before = layer.step(x, leaf, cache, masks);
   BOOST_TEST(difference(before, replaced()) > 1e-3);
   BOOST_TEST(difference(before, layer.step(x, leaf, cache, masks)) == 0);
+  // Rows follow a selection, also after another parameter and a mask of rows.
+  step(leaf, false, "before rows are chosen");
+  cache.select(esp::tensor({1, 0, 1}));
+  cache.select(esp::tensor({2, 1}));  // rows 1 and 0
+  const Variable rows = esp::gather(x, cache.rows()), chosen = esp::gather(leaf, cache.rows());
+  const AttentionMasks of_rows{.key_mask = esp::gather(masks.key_mask, cache.rows())};
+  BOOST_TEST(difference(layer.step(rows, leaf, cache, of_rows), layer(rows, chosen, chosen, of_rows)) <
+             1e-15);
+  set_value(w, (w * 2.0).value());
+  BOOST_TEST(difference(layer.step(rows, leaf, cache, of_rows), layer(rows, chosen, chosen, of_rows)) <
+             1e-15);
+  BOOST_CHECK_EXCEPTION((void)layer.step(esp::concat({x, x}, 0), leaf, cache), esp::ShapeError,
+                        says({"4 rows", "memory", here()}));
+  // Another layer has keys of its own.
+  const MultiHeadAttention other_layer(4, 2, {.dtype = esp::float64});
   cache.truncate(0);
+  BOOST_TEST(!cache.rows().defined());
+  (void)layer.step(x, leaf, cache, masks);
+  BOOST_TEST(difference(other_layer.step(x, leaf, cache, masks), other_layer(x, leaf, leaf, masks)) < 1e-15);
   BOOST_CHECK_THROW((void)layer.step(x, numbers({2, 5, 3}), cache), esp::ShapeError);
   BOOST_CHECK_THROW((void)layer.step(x, esp::zeros({2, 5, 4}), cache), esp::TypeError);
   BOOST_CHECK_THROW((void)layer.step(x, m, cache, {.mask = numbers({7, 7})}), esp::ShapeError);
@@ -235,6 +253,18 @@ BOOST_AUTO_TEST_CASE(steps_project_a_memory_once) {
   const int64_t behind = esp::kernels_run_here();
   (void)decoder.step(esp::slice(x, 1, 1, 2), m, layers);
   BOOST_TEST(esp::kernels_run_here() - behind < behind - start);
+  // A step that fails leaves nothing behind.
+  const TransformerDecoder stack(2, 4, 2, options());
+  KvCaches caches;
+  (void)stack.step(esp::slice(x, 1, 0, 1), m, caches);
+  const KvCaches kept = caches;
+  BOOST_CHECK_THROW(
+      (void)stack.step(esp::slice(x, 1, 1, 2), m, caches, {.key_mask = esp::ones({2, 4}, esp::boolean)}),
+      esp::ShapeError);
+  BOOST_TEST((caches[0].length() == 1 && caches[1].length() == 1));
+  KvCaches other_caches = kept;
+  BOOST_TEST(difference(stack.step(esp::slice(x, 1, 1, 2), m, caches),
+                        stack.step(esp::slice(x, 1, 1, 2), m, other_caches)) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(copies_of_a_cache_go_on_by_themselves) {

@@ -25,9 +25,9 @@ void add_inputs_of(const pb::GraphProto& graph, std::set<std::string>& names) {
 }
 
 bool shows_its_input(const Op& op) {
-  constexpr std::string_view all[] = {"stop_gradient",   "checked_steps",    "checked_lengths",
-                                      "checked_target",  "checked_indices",  "recompute",
-                                      "recompute_input", "recompute_capture"};
+  constexpr std::string_view all[] = {"stop_gradient",  "checked_steps",   "checked_lengths",
+                                      "checked_target", "checked_weights", "checked_indices",
+                                      "recompute",      "recompute_input", "recompute_capture"};
   return std::ranges::count(all, op.name()) > 0;
 }
 

@@ -7,10 +7,13 @@
 
 namespace espalier {
 
-/// `target`, whose shape is that of `scores`: with other sizes in a batch, ShapeError names `function` and
-/// both.
+// Each throws ShapeError, which names `function` and both shapes, when it is written or in a batch.
+
+/// `target`, whose shape is that of `scores`.
 Variable checked_target(const Variable& target, const Variable& scores, std::string_view function);
 /// `labels`, whose shape is that of `scores` without the last axis.
 Variable checked_labels(const Variable& labels, const Variable& scores, std::string_view function);
+/// `weights`, which are broadcast to the shape of `losses`.
+Variable checked_weights(const Variable& weights, const Variable& losses, std::string_view function);
 
 }  // namespace espalier

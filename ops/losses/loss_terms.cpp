@@ -24,15 +24,10 @@ Variable reduced(const Variable& losses, const Variable& counted, LossReduction 
 Variable weighted(std::string_view loss, const Variable& losses, const Variable& weights,
                   LossReduction reduction) {
   if (!weights.defined()) return reduced(losses, {}, reduction);
-  check_real(loss, weights);
-  const Dims &all = losses.shape().dims(), &some = weights.shape().dims();
-  bool fits = some.size() <= all.size();
-  for (size_t i = 1; fits && i <= some.size(); ++i)
-    fits = some[some.size() - i] == 1 || some[some.size() - i] == all[all.size() - i];
-  if (!fits)
-    throw ShapeError(fmt::format("{}: weights of shape {} cannot be broadcast to losses of shape {}", loss,
-                                 weights.shape().str(), losses.shape().str()));
-  return reduced(losses * rounded(weights, losses.dtype()), {}, reduction);
+  if (!is_real(weights.dtype()))
+    throw TypeError(fmt::format("{}: weights are real numbers, not {}", loss, name(weights.dtype())));
+  const Variable each = checked_weights(weights, losses, loss);
+  return reduced(losses * rounded(each, losses.dtype()), {}, reduction);
 }
 
 Variable paired(std::string_view loss, const Variable& first, const Variable& second) {
