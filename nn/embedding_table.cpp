@@ -1,6 +1,7 @@
 #include "espalier/nn/embedding_table.h"
 
 #include <fmt/format.h>
+#include <atomic>
 
 #include <cmath>
 
@@ -46,12 +47,14 @@ Variable EmbeddingTable::look_up(const Variable& indices) {
     throw TypeError(
         fmt::format("{}: indices must be int32 or int64, not {}; their shape is {}; cast() them first", kind_,
                     name(indices.dtype()), indices.shape().str()));
-  // Like a layer that its first input creates, it starts where that is.
-  if (!called_)
+  // Like a layer that its first input creates, it starts where that is. Later calls may be of several
+  // threads.
+  if (const std::atomic_ref<bool> called(called_); !called.load(std::memory_order_acquire)) {
     for (const Entry& entry : entries())
       if (const Variable& leaf = entry.slot.value; leaf.device() != indices.device())
         assign(*leaf.node(), leaf.value().to(indices.device()));
-  called_ = true;
+    called.store(true, std::memory_order_release);
+  }
   note_input(indices);
   Variable rows = espalier::look_up(kind_, parameter("weight"), indices, false);
   if (max_norm_) {
