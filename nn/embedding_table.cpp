@@ -1,8 +1,8 @@
 #include "espalier/nn/embedding_table.h"
 
 #include <fmt/format.h>
-#include <atomic>
 
+#include <atomic>
 #include <cmath>
 
 #include "espalier/core/error.h"
