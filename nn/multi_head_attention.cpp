@@ -52,6 +52,13 @@ Variable with_one_more(const Variable& mask) {
   return concat({mask, mask.dtype() == DType::boolean ? full_like(last, 1) : zeros_like(last)}, -1);
 }
 
+/// The product with rows `begin` to `end` of the weight of all three, or with a weight of its own.
+Variable projected(const Variable& x, const Variable& all, const Variable& own, const Variable& bias,
+                   int64_t begin, int64_t end) {
+  const Variable weight = all.defined() ? slice(all, 0, begin, end) : own;
+  return linear(x, weight, bias.defined() ? slice(bias, 0, begin, end) : bias);
+}
+
 /// Keys or values with a learned one behind.
 Variable with_last(const Variable& x, const Variable& last) {
   if (!last.defined()) return x;
@@ -126,19 +133,14 @@ MultiHeadAttention::Heads MultiHeadAttention::heads_of_keys(Variable k, Variable
 
 Variable MultiHeadAttention::project_queries(const Variable& query, int64_t past) const {
   const auto [begin, end] = part(0);
-  const Variable weight = weight_.defined() ? slice(weight_, 0, begin, end) : q_weight_;
-  const Variable bias = bias_.defined() ? slice(bias_, 0, begin, end) : bias_;
-  return turned(split(linear(query, weight, bias), heads_), past);
+  return turned(split(projected(query, weight_, q_weight_, bias_, begin, end), heads_), past);
 }
 
 MultiHeadAttention::Heads MultiHeadAttention::project_keys(const Variable& key, const Variable& value,
                                                            int64_t past) const {
-  const auto projected = [&](const Variable& x, int which, const Variable& own_weight) {
-    const auto [begin, end] = part(which);
-    const Variable weight = weight_.defined() ? slice(weight_, 0, begin, end) : own_weight;
-    return linear(x, weight, bias_.defined() ? slice(bias_, 0, begin, end) : bias_);
-  };
-  return heads_of_keys(projected(key, 1, k_weight_), projected(value, 2, v_weight_), past);
+  const Part k = part(1), v = part(2);
+  return heads_of_keys(projected(key, weight_, k_weight_, bias_, k.begin, k.end),
+                       projected(value, weight_, v_weight_, bias_, v.begin, v.end), past);
 }
 
 MultiHeadAttention::Heads MultiHeadAttention::project(const Variable& query, const Variable& key,

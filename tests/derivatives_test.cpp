@@ -85,27 +85,20 @@ BOOST_AUTO_TEST_CASE(they_are_trees) {
 
 BOOST_AUTO_TEST_CASE(errors) {
   const Variable x = esp::variable(numbers({3})), other = esp::variable(numbers({3}));
-  const auto refused = [&](auto&& call, const std::vector<std::string>& parts) {
-    BOOST_CHECK_EXCEPTION(call(), esp::Error, [&](const esp::Error& e) {
-      const std::string text = e.what();
-      return std::ranges::all_of(parts, [&](const std::string& part) {
-        const bool there = text.find(part) != std::string::npos;
-        BOOST_TEST(there, text << " lacks " << part);
-        return there;
-      });
-    });
-  };
-  const std::string file = "derivatives_test.cpp";
-  refused([&] { (void)esp::jacobian(x * 2.0, other); }, {"not made of", "jacobian", file});
-  refused([&] { (void)esp::jacobian(Variable(), x); }, {"jacobian: y is an undefined", file});
-  refused([&] { (void)esp::hessian(x, x); }, {"hessian: y of shape [3]", file});
-  refused([&] { (void)esp::gradients(x, {Variable()}); }, {"gradients: an x", file});
-  refused([&] { (void)esp::gradients(x * x, {x}, Variable(numbers({2}))); },
-          {"cotangent", "[2]", "[3]", file});
-  refused([&] { (void)esp::gradients(x * x, {x}, Variable(esp::ones({3}))); }, {"float32", "float64", file});
-  refused([&] { (void)esp::directional_derivative(x, x, Variable(numbers({1}))); }, {"tangent", "[1]", file});
+  BOOST_CHECK_EXCEPTION(esp::jacobian(x * 2.0, other), esp::Error, says({"not made of", "jacobian", here()}));
+  BOOST_CHECK_EXCEPTION(esp::jacobian(Variable(), x), esp::Error,
+                        says({"jacobian: y is an undefined", here()}));
+  BOOST_CHECK_EXCEPTION(esp::hessian(x, x), esp::ShapeError, says({"hessian: y of shape [3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gradients(x, {Variable()}), esp::Error, says({"gradients: an x", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gradients(x * x, {x}, Variable(numbers({2}))), esp::ShapeError,
+                        says({"cotangent", "[2]", "[3]", here()}));
+  BOOST_CHECK_EXCEPTION(esp::gradients(x * x, {x}, Variable(esp::ones({3}))), esp::TypeError,
+                        says({"float32", "float64", here()}));
+  BOOST_CHECK_EXCEPTION(esp::directional_derivative(x, x, Variable(numbers({1}))), esp::ShapeError,
+                        says({"tangent", "[1]", here()}));
   const Variable open = esp::placeholder("open", {-1, 2}, esp::float64);
-  refused([&] { (void)esp::jacobian(open * 2.0, open); }, {"jacobian: a size of", "open", file});
+  BOOST_CHECK_EXCEPTION(esp::jacobian(open * 2.0, open), esp::UnsupportedError,
+                        says({"jacobian: a size of", "open", here()}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
