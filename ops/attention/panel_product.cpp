@@ -1,5 +1,7 @@
 #include "espalier/ops/attention/panel_product.h"
 
+#include <type_traits>
+
 #include "espalier/core/cpu/lanes.h"
 
 namespace espalier {
@@ -41,19 +43,19 @@ template <class T, int bytes, int rows, int width>
 /// All rows of one panel of columns.
 template <class T, int bytes, int rows, int width>
 [[gnu::always_inline]] inline void panel(const PanelProduct<T>& p, int64_t column) {
+  const T* const b = p.b + column;
   int64_t m = 0;
-  const T* b = p.b + column;
-  for (; m + rows <= p.m; m += rows)
-    block<T, bytes, rows, width>(p, p.a + m * p.a_row, b, p.c + m * p.ldc + column);
-  if (m + 4 <= p.m) {
-    block<T, bytes, 4, width>(p, p.a + m * p.a_row, b, p.c + m * p.ldc + column);
-    m += 4;
-  }
-  if (m + 2 <= p.m) {
-    block<T, bytes, 2, width>(p, p.a + m * p.a_row, b, p.c + m * p.ldc + column);
-    m += 2;
-  }
-  if (m < p.m) block<T, bytes, 1, width>(p, p.a + m * p.a_row, b, p.c + m * p.ldc + column);
+  const auto next = [&]<int count>(std::integral_constant<int, count>) __attribute__((always_inline)) {
+    block<T, bytes, count, width>(p, p.a + m * p.a_row, b, p.c + m * p.ldc + column);
+    m += count;
+  };
+  const auto left = [&] { return p.m - m; };
+  // What is left is divided into blocks of alike sizes: in a block of one row, few sums wait for one another.
+  while (left() == rows || left() > rows + 2) next(std::integral_constant<int, rows>());
+  while (left() == 4 || left() > 5) next(std::integral_constant<int, 4>());
+  if (left() == 3 || left() == 5) next(std::integral_constant<int, 3>());
+  if (left() == 2) next(std::integral_constant<int, 2>());
+  if (left() == 1) next(std::integral_constant<int, 1>());
 }
 
 template <class T>

@@ -68,6 +68,14 @@ class CellOp : public MemoryCellOp, public Batchable {
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return axis + 1 == in[input]->shape.rank();
   }
+  InputSet row_inputs(const InputSpecs& in) const override {
+    size_t rank = 0;
+    for (const Spec* spec : in) rank = std::max(rank, spec->shape.rank());
+    InputSet rows = InputSet::none();
+    for (size_t i = 0; i < std::min<size_t>(in.size(), 63); ++i)
+      if (rank > 1 && in[i]->shape.rank() == rank) rows.bits |= uint64_t{1} << i;
+    return in.size() > 63 ? InputSet::none() : rows;
+  }
   /// The rows of nodes are rows of one node. A summand for all rows of a node goes on being one if all nodes
   /// share it.
   Gradients batched(const Stacked& in) const override {

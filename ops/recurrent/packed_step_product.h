@@ -1,6 +1,7 @@
 // A StepProduct of a matrix that is packed.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "espalier/ops/matmul/gemm.h"
 #include "espalier/ops/recurrent/step_product.h"
@@ -19,9 +20,10 @@ class PackedStepProduct {
   virtual void run(int64_t rows, const void* a, void* out) = 0;
 };
 
-/// By oneDNN. Nothing where the library was built without it, or for a dtype that it does not take.
-std::unique_ptr<PackedStepProduct> pack_step_product(const StepProductSizes& sizes, Workspace& workspace);
-/// The bytes that this takes from a workspace.
-int64_t packed_step_product_bytes(const StepProductSizes& sizes);
+/// By oneDNN. Nothing where that packs no matrix: where the library was built without it, for other dtypes
+/// than float32, and on processors for which it has no packed products.
+std::unique_ptr<PackedStepProduct> onednn_step_product(const StepProductSizes& sizes, Workspace& workspace);
+/// The bytes that this takes from a workspace; none where there is none.
+std::optional<int64_t> onednn_step_product_bytes(const StepProductSizes& sizes);
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 
 #include "espalier/ops/matmul/gemm.h"
 #include "espalier/ops/recurrent/packed_step_product.h"
+#include "espalier/ops/recurrent/panel_step_product.h"
 
 namespace espalier {
 
@@ -25,12 +26,16 @@ Gemm step_gemm(const StepProductSizes& s, int64_t rows) {
 }
 
 StepProduct::StepProduct(StepProductSizes sizes, Workspace& workspace) : sizes_(std::move(sizes)) {
-  if (worth_packing(sizes_)) packed_ = pack_step_product(sizes_, workspace);
+  if (!worth_packing(sizes_)) return;
+  packed_ = onednn_step_product(sizes_, workspace);
+  if (!packed_) packed_ = panel_step_product(sizes_, workspace);
 }
 StepProduct::~StepProduct() = default;
 
 int64_t StepProduct::workspace_bytes(const StepProductSizes& s) {
-  return worth_packing(s) ? packed_step_product_bytes(s) : 0;
+  if (!worth_packing(s)) return 0;
+  const std::optional<int64_t> bytes = onednn_step_product_bytes(s);
+  return bytes ? *bytes : panel_step_product_bytes(s);
 }
 
 void StepProduct::set_matrix(const void* matrix) {

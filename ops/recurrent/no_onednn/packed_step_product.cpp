@@ -3,7 +3,9 @@
 
 namespace espalier {
 
-std::unique_ptr<PackedStepProduct> pack_step_product(const StepProductSizes&, Workspace&) { return nullptr; }
-int64_t packed_step_product_bytes(const StepProductSizes&) { return 0; }
+std::unique_ptr<PackedStepProduct> onednn_step_product(const StepProductSizes&, Workspace&) {
+  return nullptr;
+}
+std::optional<int64_t> onednn_step_product_bytes(const StepProductSizes&) { return std::nullopt; }
 
 }  // namespace espalier

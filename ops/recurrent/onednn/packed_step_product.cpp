@@ -86,6 +86,16 @@ int64_t bytes_of(const dnnl_memory_desc_t& desc) {
 }
 Spec bytes(int64_t count) { return {DType::uint8, Shape{count}}; }
 
+/// Whether the layout that oneDNN likes best is one of blocks, for each number of rows.
+bool packs(const StepProductSizes& s) {
+  return s.dtype == DType::float32 && std::ranges::all_of(s.rows, [&](int64_t rows) {
+           const GemmThreads threads(step_gemm(s, rows));
+           const onednn::Description description = describe(s, rows);
+           const dnnl_memory_desc_t& desc = part(description, dnnl_query_weights_md);
+           return desc.format_kind == dnnl_blocked && desc.format_desc.blocking.inner_nblks > 0;
+         });
+}
+
 class OnednnStepProduct : public PackedStepProduct {
  public:
   OnednnStepProduct(const StepProductSizes& s, Workspace& workspace) : sizes_(s) {
@@ -173,13 +183,13 @@ class OnednnStepProduct : public PackedStepProduct {
 
 }  // namespace
 
-std::unique_ptr<PackedStepProduct> pack_step_product(const StepProductSizes& sizes, Workspace& workspace) {
-  if (sizes.dtype != DType::float32) return nullptr;
+std::unique_ptr<PackedStepProduct> onednn_step_product(const StepProductSizes& sizes, Workspace& workspace) {
+  if (!packs(sizes)) return nullptr;
   return std::make_unique<OnednnStepProduct>(sizes, workspace);
 }
 
-int64_t packed_step_product_bytes(const StepProductSizes& s) {
-  if (s.dtype != DType::float32) return 0;
+std::optional<int64_t> onednn_step_product_bytes(const StepProductSizes& s) {
+  if (!packs(s)) return std::nullopt;
   std::vector<dnnl_memory_desc_t> layouts;
   int64_t total = 0, scratch = 0;
   for (const int64_t rows : s.rows) {
