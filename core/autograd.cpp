@@ -225,7 +225,7 @@ Variable Variable::gradient(const Variable& x, Where where) const {
       known = record.gradients.find(of.node(), of.output());
     }
     Variable gradient = known->variable();
-    if (batch && batch->stacked) gradient = row_of(gradient, x.node()->place);
+    if (batch) gradient = part_of_batch(*batch, *x.node(), x.output(), gradient);
     if (!in_inference_phase() && passes_a_phase(node(), x.node()))
       gradient = in_train_phase(
           gradient, [&] { return gradient_in_inference(*this, x, where); }, where);

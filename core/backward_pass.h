@@ -249,8 +249,7 @@ class BackwardPass {
       const Edge target = target_of(input, batches_);
       if (i >= 63 && (!toward(*target.node()) || known(target.node(), target.output()))) continue;
       Variable gradient = fitted(std::move(results[i]), input);
-      if (target.node() != input.node() && input.node()->batch->stacked)
-        gradient = put_row_like(gradient, target.variable(), input.node()->place);
+      if (target.node() != input.node()) gradient = put_into_batch(*input.node(), input.output(), gradient);
       add(target.node(), target.output(), std::move(gradient));
     }
     for (auto& [i, product] : products)
@@ -260,7 +259,7 @@ class BackwardPass {
   /// Whether the gradient of an input has a contribution already, and products need not be fitted to it.
   bool adds_up_at(const Edge& input_edge) const {
     const Edge input = target_of(input_edge, batches_);
-    if (input.node() != input_edge.node() && input_edge.node()->batch->stacked) return false;
+    if (input.node() != input_edge.node() && input_edge.node()->batch->form != BatchForm::whole) return false;
     const Shape& shape = input.spec().shape;
     if (shape.rank() != 2 || input.node()->outputs.size() != 1 || std::ranges::find(shape, 1) != shape.end())
       return false;

@@ -20,6 +20,9 @@ struct RowOp : Op, Batchable {
     check_has_axis(*in[0], name());
     return {*in[0]};
   }
+  InputSet row_inputs(const InputSpecs& in) const override {
+    return in.size() == 1 && in[0]->shape.rank() > 1 ? InputSet::all() : InputSet::none();
+  }
   Gradients batched(const Stacked& in) const override {
     if (in.size() != 1) return {};
     const Variable x = in.stacked(0);

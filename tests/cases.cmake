@@ -294,4 +294,5 @@ set(test_cases
   selection_device_test.cpp
   device_threads_test.cpp
   derivatives_test.cpp
+  deferred_rows_test.cpp
 )

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "espalier/core/deferred/stacked.h"
+
 namespace espalier {
 
 namespace {
@@ -114,6 +116,36 @@ uint32_t NodeKinds::find_kind(const Node& node, std::span<const WaitingUse> uses
   return known != NumberTable::none ? known : add_kind(node, hash);
 }
 
+void NodeKinds::add_to_group(NodeKind& kind, uint32_t number, const Node& node) {
+  kind.group = number;
+  const Shape& first = node.outputs[0].spec.shape;
+  if (kind.common || kind.one_by_one || kind.op->is_random() || first.rank() == 0 || first.dims()[0] < 1)
+    return;
+  const auto has_rows = [&](const Shape& shape) {
+    return shape.rank() > 0 && shape.dims()[0] == first.dims()[0];
+  };
+  InputSpecs specs;
+  for (size_t i = 0; i + 1 < key_.size(); ++i) specs.push_back(&node.inputs[i].spec());
+  const InputSet rows = row_inputs(*kind.op, specs);
+  std::vector<uint64_t> key = key_;
+  bool any = false;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (!rows.contains(i)) continue;
+    uint64_t& word = key[i + 1];
+    if (is_shared(word) || !has_rows(specs[i]->shape)) return;
+    const PlacedSpec placed = specs_[word >> 2];
+    Spec row = placed.spec;
+    row.shape.dims()[0] = 0;
+    word = word_of_spec(number_of_spec(row, placed.device));
+    any = true;
+  }
+  for (const Output& output : node.outputs)
+    if (!has_rows(output.spec.shape)) return;
+  if (!any) return;
+  kind.row_inputs = rows;
+  kind.group = groups_.try_emplace(std::move(key), number).first->second;
+}
+
 uint32_t NodeKinds::add_kind(const Node& node, uint64_t hash) {
   const Op& op = node.op();
   NodeKind kind{.op = node.op_, .first_word = words_.size(), .words = key_.size()};
@@ -122,9 +154,10 @@ uint32_t NodeKinds::add_kind(const Node& node, uint64_t hash) {
   kind.one_by_one = op.effect() != Effect::none && !(op.is_random() && op.traits().passes_no_gradient);
   for (const Output& output : node.outputs)
     kind.output_specs.push_back(number_of_spec(output.spec, output.value.device()));
+  const auto number = static_cast<uint32_t>(kinds_.size());
+  add_to_group(kind, number, node);
   words_.insert(words_.end(), key_.begin(), key_.end());
   kinds_.push_back(std::move(kind));
-  const auto number = static_cast<uint32_t>(kinds_.size() - 1);
   by_key_.insert(hash, number);
   return number;
 }

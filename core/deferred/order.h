@@ -7,8 +7,9 @@
 
 namespace espalier {
 
-/// Lists of nodes of one kind, each behind those that it reads; every node that has not been dropped is in
-/// one.
-std::vector<std::vector<uint32_t>> batches_of(const WaitingGraph& graph, BatchPolicy policy);
+/// Lists of nodes of one group of kinds, each behind those that it reads; every node that has not been
+/// dropped is in one.
+std::vector<std::vector<uint32_t>> batches_of(const WaitingGraph& graph, const NodeKinds& kinds,
+                                              BatchPolicy policy);
 
 }  // namespace espalier

@@ -65,25 +65,31 @@ class ScheduleRun {
     const int64_t before = kernels_run_here();
     report_.batches.push_back(described(batch, first));
     const BuildScope scope(context_of(first));
-    Results results = batch.stacked && !batch.joined ? stacked_results(batch) : located(first.where, [&] {
-      return batch.joined ? joined_results(batch, first) : single_results(operands(batch.inputs), first);
-    });
+    Results results = results_of(batch, first);
     auto done = std::make_shared<Batch>();
-    done->stacked = batch.stacked;
+    done->form = batch.form;
     for (const Variable& result : results) {
       done->outputs.push_back(Edge(result));
       report_.batches.back().bytes += done->outputs.back().spec().bytes();
     }
-    for (uint32_t row = 0; row < batch.nodes.size(); ++row) {
-      if (row + prefetch_distance < batch.nodes.size())
-        prefetch(graph_.node(batch.nodes[row + prefetch_distance]));
-      finish(batch.nodes[row], row, done);
+    for (uint32_t i = 0; i < batch.nodes.size(); ++i) {
+      if (i + prefetch_distance < batch.nodes.size())
+        prefetch(graph_.node(batch.nodes[i + prefetch_distance]));
+      finish(batch.nodes[i], batch.starts.empty() ? i : batch.starts[i], done);
     }
     for (const auto& [node, row] : batch.copies) finish(node, row, done);
     results_.push_back(std::move(results));
     report_.batches.back().kernels = kernels_run_here() - before;
     report_.batches.back().seconds = watch_.lap();
     report_.nodes_computed += static_cast<int64_t>(batch.nodes.size() + batch.copies.size());
+  }
+
+  Results results_of(const ScheduledBatch& batch, const Node& first) {
+    if (batch.form == BatchForm::rows) return row_results(batch, first);
+    if (batch.form == BatchForm::row && !batch.joined) return stacked_results(batch);
+    return located(first.where, [&] {
+      return batch.joined ? joined_results(batch, first) : single_results(operands(batch.inputs), first);
+    });
   }
 
   /// Notes where a node's value is.
@@ -110,13 +116,24 @@ class ScheduleRun {
     return text;
   }
 
-  const Variable& source(const ScheduledSource& from) const {
-    return from.external ? graph_.external(from.index) : results_[from.index][from.output];
+  Variable source(const ScheduledSource& from) const {
+    const Variable& whole = from.external ? graph_.external(from.index) : results_[from.index][from.output];
+    if (!from.flat) return whole;
+    Dims dims(whole.shape().begin() + 1, whole.shape().end());
+    dims[0] = -1;
+    return whole.reshape(Shape(std::move(dims)));
   }
 
   Variable operand(const ScheduledInput& input) {
+    const Variable rows = rows_of(input);
+    if (!input.rows_of_one) return rows;
+    Dims dims{-1, input.rows_of_one};
+    dims.append(rows.shape().begin() + 1, rows.shape().end());
+    return rows.reshape(Shape(std::move(dims)));
+  }
+  Variable rows_of(const ScheduledInput& input) {
     using Form = ScheduledInput::Form;
-    const Variable& first = source(input.sources[0]);
+    const Variable first = source(input.sources[0]);
     switch (input.form) {
       case Form::whole: return first;
       case Form::row: return row_of(first, input.begin);
@@ -124,9 +141,11 @@ class ScheduleRun {
       case Form::gathered: break;
     }
     ++report_.batches.back().gathered;
-    SmallVector<const Variable*, 8> sources;
-    for (const ScheduledSource& from : input.sources) sources.push_back(&source(from));
-    return stack_rows(input.stack, {sources.data(), sources.size()});
+    SmallVector<Variable, 4> sources;
+    for (const ScheduledSource& from : input.sources) sources.push_back(source(from));
+    SmallVector<const Variable*, 8> list;
+    for (const Variable& each : sources) list.push_back(&each);
+    return stack_rows(input.stack, {list.data(), list.size()});
   }
 
   SmallVector<Variable, 4> operands(const std::vector<ScheduledInput>& inputs) {
@@ -160,9 +179,42 @@ class ScheduleRun {
   /// order.
   Results joined_results(const ScheduledBatch& batch, const Node& node) {
     Dims dims;
-    if (batch.stacked) dims.push_back(static_cast<int64_t>(batch.nodes.size()));
+    if (batch.form == BatchForm::row) dims.push_back(static_cast<int64_t>(batch.nodes.size()));
     dims.append(node.outputs[0].spec.shape.begin(), node.outputs[0].spec.shape.end());
     return {operand(batch.inputs[0]).reshape(Shape(std::move(dims)))};
+  }
+
+  /// The rows of all nodes as those of one.
+  Results row_results(const ScheduledBatch& batch, const Node& first) {
+    const SmallVector<Variable, 4> inputs = operands(batch.inputs);
+    try {
+      return single_results(inputs, first);
+    } catch (const Error&) {  // the line of the node that is wrong is wanted
+    }
+    std::vector<Results> all;
+    std::vector<RowPiece> pieces;
+    for (uint32_t i = 0; i < batch.nodes.size(); ++i) {
+      const Node& node = graph_.node(batch.nodes[i]);
+      const auto count = static_cast<int32_t>(batch.starts[i + 1] - batch.starts[i]);
+      SmallVector<Variable, 4> own;
+      for (size_t k = 0; k < inputs.size(); ++k)
+        own.push_back(batch.inputs[k].shared ? inputs[k] : row_range(inputs[k], batch.starts[i], 1, count));
+      all.push_back(located(node.where, [&] { return single_results(own, node); }));
+      for (int32_t row = 0; row < count; ++row) pieces.push_back({i, row});
+    }
+    return stacked_rows(all, std::move(pieces));
+  }
+
+  /// These rows of the outputs of nodes that were computed apart.
+  static Results stacked_rows(const std::vector<Results>& all, std::vector<RowPiece> pieces) {
+    const OpPtr stack = stack_rows_op(std::move(pieces));
+    Results results;
+    for (size_t k = 0; k < all[0].size(); ++k) {
+      std::vector<const Variable*> sources;
+      for (const Results& one : all) sources.push_back(&one[k]);
+      results.push_back(stack_rows(stack, sources));
+    }
+    return results;
   }
 
   Results stacked_results(const ScheduledBatch& batch) {
@@ -238,14 +290,7 @@ class ScheduleRun {
     }
     std::vector<RowPiece> pieces;
     for (uint32_t row = 0; row < all.size(); ++row) pieces.push_back({row, -1});
-    const OpPtr stack = stack_rows_op(std::move(pieces));
-    Results results;
-    for (size_t k = 0; k < all[0].size(); ++k) {
-      std::vector<const Variable*> sources;
-      for (const Results& one : all) sources.push_back(&one[k]);
-      results.push_back(stack_rows(stack, sources));
-    }
-    return results;
+    return stacked_rows(all, std::move(pieces));
   }
 
   WaitingGraph& graph_;

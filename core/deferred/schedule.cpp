@@ -11,8 +11,9 @@ namespace espalier {
 
 namespace {
 
-/// Where an output is: a row of a value, or all of it. Values are numbered: the outputs of one batch after
-/// the other, and external ones with external_bit. Sorted, rows that lie side by side are neighbours.
+/// Where an output is: a row of a value, or several rows from that one on, or all of it. Values are numbered:
+/// the outputs of one batch after the other, and external ones with external_bit. Sorted, rows that lie side
+/// by side are neighbours.
 struct Place {
   uint64_t code = 0;
   Place(uint32_t value, int32_t row) : code(uint64_t{value} << 32 | static_cast<uint32_t>(row + 1)) {}
@@ -28,7 +29,7 @@ class Scheduler {
       : graph_(graph), kinds_(kinds), value_of_(graph.size()), row_of_(graph.size()) {}
 
   Schedule run(BatchPolicy policy) {
-    for (std::vector<uint32_t>& nodes : batches_of(graph_, policy)) add(std::move(nodes));
+    for (std::vector<uint32_t>& nodes : batches_of(graph_, kinds_, policy)) add_group(std::move(nodes));
     return {graph_.structure(), std::move(batches_), std::move(apart_)};
   }
 
@@ -40,7 +41,14 @@ class Scheduler {
   Place place_of(uint32_t node, size_t input) const { return place_of(graph_.uses(node)[input]); }
   ScheduledSource source_of(const Place& place) const {
     if (place.value() & WaitingUse::external_bit) return {true, place.value() & ~WaitingUse::external_bit, 0};
-    return values_[place.value()];
+    return values_[place.value()].source;
+  }
+  const Shape& shape_of(uint32_t node, size_t input) const {
+    return graph_.node(node).inputs[input].spec().shape;
+  }
+  /// Whether an output is several rows of a value.
+  bool is_several_rows(const Place& place) const {
+    return !(place.value() & WaitingUse::external_bit) && values_[place.value()].form == BatchForm::rows;
   }
 
   bool same(const std::vector<uint32_t>& nodes, size_t input) const {
@@ -48,17 +56,37 @@ class Scheduler {
     return std::ranges::all_of(nodes, [&](uint32_t node) { return place_of(node, input) == first; });
   }
 
+  /// Nodes that differ in their numbers of rows alone are one batch if all but the rows is theirs together.
+  void add_group(std::vector<uint32_t> nodes) {
+    const auto kind_of = [&](uint32_t node) { return graph_.kind(node); };
+    const uint32_t first = kind_of(nodes[0]);
+    if (std::ranges::all_of(nodes, [&](uint32_t node) { return kind_of(node) == first; }))
+      return add(std::move(nodes));
+    const InputSet rows = kinds_[first].row_inputs;
+    bool together = true;
+    for (size_t i = 0; i < graph_.uses(nodes[0]).size() && together; ++i)
+      together = rows.contains(i) || same(nodes, i);
+    if (together) return add_rows(std::move(nodes), rows);
+    std::ranges::stable_sort(nodes, {}, kind_of);
+    for (auto at = nodes.begin(); at != nodes.end();) {
+      const auto end =
+          std::find_if(at, nodes.end(), [&](uint32_t node) { return kind_of(node) != kind_of(*at); });
+      add({at, end});
+      at = end;
+    }
+  }
+
   void add(std::vector<uint32_t> nodes) {
     const NodeKind& kind = kinds_[graph_.kind(nodes[0])];
     const size_t inputs = graph_.uses(nodes[0]).size();
-    if (nodes.size() == 1) return add_batch(std::move(nodes), false);
+    if (nodes.size() == 1) return add_batch(std::move(nodes), BatchForm::whole);
     if (kind.op->effect() == Effect::none && inputs) {
       bool all_same = true;
       for (size_t i = 0; i < inputs && all_same; ++i) all_same = same(nodes, i);
       if (all_same) return add_once(std::move(nodes));
     }
     if (kind.one_by_one) {
-      for (const uint32_t node : nodes) add_batch({node}, false);
+      for (const uint32_t node : nodes) add_batch({node}, BatchForm::whole);
       return;
     }
     if (kind.op->kind() == OpKind::matmul) {
@@ -66,7 +94,7 @@ class Scheduler {
       if (split(nodes)) return;
     }
     sort_by_operand(nodes);
-    add_batch(std::move(nodes), true);
+    add_batch(std::move(nodes), BatchForm::row);
   }
 
   bool is_held(uint32_t node) const { return graph_.node(node).has_handles(); }
@@ -76,10 +104,10 @@ class Scheduler {
     const auto held = std::ranges::stable_partition(nodes, [&](uint32_t node) { return !is_held(node); });
     for (const uint32_t node : held) {
       apart_.push_back(node);
-      add_batch({node}, false);
+      add_batch({node}, BatchForm::whole);
     }
     nodes.erase(held.begin(), held.end());
-    if (!nodes.empty()) add_batch(std::move(nodes), false);
+    if (!nodes.empty()) add_batch(std::move(nodes), BatchForm::whole);
   }
 
   /// Leaves one of each set of nodes that have the same operands; the others share its row.
@@ -168,42 +196,101 @@ class Scheduler {
     return heights_[node];
   }
 
-  void add_batch(std::vector<uint32_t> nodes, bool stacked) {
-    ScheduledBatch batch{.nodes = std::move(nodes), .stacked = stacked};
-    const auto number = static_cast<uint32_t>(batches_.size());
+  /// The rows of all nodes as those of one.
+  void add_rows(std::vector<uint32_t> nodes, InputSet rows) {
+    sort_by_operand(nodes);
+    ScheduledBatch batch{.nodes = std::move(nodes), .form = BatchForm::rows};
+    uint32_t begin = 0;
+    for (const uint32_t node : batch.nodes) {
+      batch.starts.push_back(begin);
+      begin += static_cast<uint32_t>(graph_.node(node).outputs[0].spec.shape.dims()[0]);
+    }
+    batch.starts.push_back(begin);
+    for (size_t i = 0; i < graph_.uses(batch.nodes[0]).size(); ++i)
+      batch.inputs.push_back(rows.contains(i) ? input_of(row_places(batch.nodes, i))
+                                              : one_operand(batch.nodes[0], i));
+    number_values(batch, [&](size_t k) { return static_cast<int32_t>(batch.starts[k]); });
+    batches_.push_back(std::move(batch));
+  }
+
+  /// The rows along the first axis of an operand of these nodes.
+  std::vector<Place> row_places(const std::vector<uint32_t>& nodes, size_t input) {
+    std::vector<Place> places;
+    for (const uint32_t node : nodes) {
+      const Place place = place_of(node, input);
+      const auto count = static_cast<int32_t>(shape_of(node, input).dims()[0]);
+      uint32_t value = place.value();
+      int32_t begin = 0;
+      if (is_several_rows(place)) {
+        begin = static_cast<int32_t>(place.row());
+      } else if (place.is_row()) {
+        value = flat_form(value);
+        begin = static_cast<int32_t>(place.row()) * count;
+      }
+      for (int32_t k = 0; k < count; ++k) places.emplace_back(value, begin + k);
+    }
+    return places;
+  }
+
+  /// The number of a value with its first two axes as one.
+  uint32_t flat_form(uint32_t value) {
+    const auto [known, fresh] = flat_.try_emplace(value, static_cast<uint32_t>(values_.size()));
+    if (fresh) {
+      ScheduledSource source = source_of(Place(value, -1));
+      source.flat = true;
+      values_.push_back({source, BatchForm::whole});
+    }
+    return known->second;
+  }
+
+  /// Gives numbers to the outputs of a batch, and tells where those of its nodes are.
+  template <class RowOf>
+  void number_values(const ScheduledBatch& batch, const RowOf& row_of) {
     const auto first_value = static_cast<uint32_t>(values_.size());
     for (uint32_t k = 0; k < graph_.node(batch.nodes[0]).outputs.size(); ++k)
-      values_.push_back({false, number, k});
-    for (size_t row = 0; row < batch.nodes.size(); ++row) {
-      value_of_[batch.nodes[row]] = first_value;
-      row_of_[batch.nodes[row]] = stacked ? static_cast<int32_t>(row) : -1;
-      if (copies_.empty()) continue;
-      if (const auto copies = copies_.find(batch.nodes[row]); copies != copies_.end())
-        for (const uint32_t copy : copies->second) {
-          value_of_[copy] = first_value;
-          row_of_[copy] = row_of_[batch.nodes[row]];
-          batch.copies.emplace_back(copy, static_cast<uint32_t>(row));
-        }
+      values_.push_back({{false, static_cast<uint32_t>(batches_.size()), k}, batch.form});
+    for (size_t k = 0; k < batch.nodes.size(); ++k) {
+      value_of_[batch.nodes[k]] = first_value;
+      row_of_[batch.nodes[k]] = row_of(k);
     }
+  }
+
+  void add_batch(std::vector<uint32_t> nodes, BatchForm form) {
+    ScheduledBatch batch{.nodes = std::move(nodes), .form = form};
+    const bool stacked = form == BatchForm::row;
     const auto uses = graph_.uses(batch.nodes[0]);
     if (can_join(batch.nodes[0])) {
-      batch.joined = true;
       std::vector<Place> places;
       for (const uint32_t node : stacked ? std::span(batch.nodes) : std::span(batch.nodes).first(1))
         for (const WaitingUse& use : graph_.uses(node)) places.push_back(place_of(use));
-      batch.inputs.push_back(input_of(places));
-    } else {
-      for (size_t i = 0; i < uses.size(); ++i) {
-        if (!stacked || same(batch.nodes, i)) {
-          batch.inputs.push_back(one_operand(place_of(batch.nodes[0], i)));
-          continue;
-        }
-        std::vector<Place> places;
-        for (const uint32_t node : batch.nodes) places.push_back(place_of(node, i));
+      if (std::ranges::none_of(places, [&](const Place& place) { return is_several_rows(place); })) {
+        batch.joined = true;
         batch.inputs.push_back(input_of(places));
       }
     }
+    for (size_t i = 0; i < uses.size() && !batch.joined; ++i)
+      batch.inputs.push_back(!stacked || same(batch.nodes, i) ? one_operand(batch.nodes[0], i)
+                                                              : stacked_operand(batch.nodes, i));
+    number_values(batch, [&](size_t row) { return stacked ? static_cast<int32_t>(row) : -1; });
+    for (size_t row = 0; row < batch.nodes.size() && !copies_.empty(); ++row)
+      if (const auto copies = copies_.find(batch.nodes[row]); copies != copies_.end())
+        for (const uint32_t copy : copies->second) {
+          value_of_[copy] = value_of_[batch.nodes[row]];
+          row_of_[copy] = row_of_[batch.nodes[row]];
+          batch.copies.emplace_back(copy, static_cast<uint32_t>(row));
+        }
     batches_.push_back(std::move(batch));
+  }
+
+  ScheduledInput stacked_operand(const std::vector<uint32_t>& nodes, size_t input) {
+    std::vector<Place> places;
+    places.reserve(nodes.size());
+    for (const uint32_t node : nodes) places.push_back(place_of(node, input));
+    if (std::ranges::none_of(places, [&](const Place& place) { return is_several_rows(place); }))
+      return input_of(places);
+    ScheduledInput rows = input_of(row_places(nodes, input));
+    rows.rows_of_one = shape_of(nodes[0], input).dims()[0];
+    return rows;
   }
 
   /// Whether a node puts several inputs of one shape side by side, so that these are rows of one operand.
@@ -219,19 +306,30 @@ class Scheduler {
     return std::ranges::all_of(joins.inputs, [&](const Edge& e) { return e.spec().shape == shape; });
   }
 
-  ScheduledInput one_operand(const Place& place) const {
+  ScheduledInput one_operand(uint32_t node, size_t i) const {
+    const Place place = place_of(node, i);
     ScheduledInput input{.shared = true, .sources = {source_of(place)}};
-    if (place.is_row()) {
+    if (is_several_rows(place)) {
+      input.form = ScheduledInput::Form::range;
+      input.begin = place.row(), input.count = shape_of(node, i).dims()[0];
+    } else if (place.is_row()) {
       input.form = ScheduledInput::Form::row;
       input.begin = place.row();
     }
     return input;
   }
 
-  /// The rows of a source, if it is a batch of this graph.
+  /// The rows of a source of which rows are read.
   int64_t rows_of(const ScheduledSource& source) const {
-    if (source.external) return graph_.external(source.index).shape()[0];
-    return static_cast<int64_t>(batches_[source.index].nodes.size());
+    const auto rows_in = [&](const Shape& shape) {
+      return shape.dims()[0] * (source.flat ? shape.dims()[1] : 1);
+    };
+    if (source.external) return rows_in(graph_.external(source.index).shape());
+    const ScheduledBatch& batch = batches_[source.index];
+    if (batch.form == BatchForm::rows) return batch.starts.back();
+    const Shape& one = graph_.node(batch.nodes[0]).outputs[source.output].spec.shape;
+    if (batch.form == BatchForm::whole) return rows_in(one);
+    return static_cast<int64_t>(batch.nodes.size()) * (source.flat ? one.dims()[0] : 1);
   }
 
   ScheduledInput input_of(const std::vector<Place>& places) const {
@@ -282,7 +380,12 @@ class Scheduler {
   NodeKinds& kinds_;
   std::vector<uint32_t> value_of_, heights_;  // of each node: its first output's number, and its height
   std::vector<int32_t> row_of_;
-  std::vector<ScheduledSource> values_;                         // of batches
+  struct Value {
+    ScheduledSource source;
+    BatchForm form;  // of its batch
+  };
+  std::vector<Value> values_;                                   // of batches, and flat forms
+  std::unordered_map<uint32_t, uint32_t> flat_;                 // values, and their flat forms
   std::unordered_map<uint32_t, std::vector<uint32_t>> copies_;  // of a node, others with its operands
   std::vector<ScheduledBatch> batches_;
   std::vector<uint32_t> apart_;
@@ -297,7 +400,8 @@ Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy 
 bool fits_held_nodes(const Schedule& schedule, const WaitingGraph& graph) {
   const auto held = [&](uint32_t node) { return graph.node(node).has_handles(); };
   const auto shares = [&](const ScheduledBatch& batch) {
-    if (!batch.stacked && batch.nodes.size() > 1) return std::ranges::any_of(batch.nodes, held);
+    if (batch.form == BatchForm::whole && batch.nodes.size() > 1)
+      return std::ranges::any_of(batch.nodes, held);
     return std::ranges::any_of(
         batch.copies, [&](const auto& copy) { return held(copy.first) || held(batch.nodes[copy.second]); });
   };

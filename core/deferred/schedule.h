@@ -12,8 +12,9 @@ namespace espalier {
 /// An output that a batch reads, of a batch before it or an external one.
 struct ScheduledSource {
   bool external;
-  uint32_t index;   ///< of the batch, or of the external Variable
-  uint32_t output;  ///< of the batch
+  uint32_t index;     ///< of the batch, or of the external Variable
+  uint32_t output;    ///< of the batch
+  bool flat = false;  ///< its first two axes are one
   friend bool operator==(const ScheduledSource&, const ScheduledSource&) = default;
 };
 
@@ -29,13 +30,15 @@ struct ScheduledInput {
   bool shared = false;  ///< one operand for all nodes
   SmallVector<ScheduledSource, 1> sources = {};
   int64_t begin = 0, step = 1, count = 0;  ///< range; `begin` is the row
+  int64_t rows_of_one = 0;                 ///< if not 0, so many rows are one row of the operand
   OpPtr stack = nullptr;                   ///< gathered
 };
 
 struct ScheduledBatch {
-  std::vector<uint32_t> nodes;  ///< row i is nodes[i]
-  bool stacked;                 ///< outputs have the nodes as a first axis
-  bool joined = false;          ///< nodes put inputs of one shape side by side: all are rows of one operand
+  std::vector<uint32_t> nodes;
+  BatchForm form;                     ///< of row, nodes[i] has row i
+  std::vector<uint32_t> starts = {};  ///< of rows, where those of nodes[i] begin, and their number
+  bool joined = false;  ///< nodes put inputs of one shape side by side: all are rows of one operand
   std::vector<ScheduledInput> inputs = {};
   std::vector<std::pair<uint32_t, uint32_t>> copies =
       {};  ///< nodes of the same operands as a row, and that row

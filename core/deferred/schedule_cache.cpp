@@ -10,11 +10,16 @@ size_t bytes_of(const Schedule& schedule) {
   size_t bytes = sizeof schedule + structure.kinds.size() * sizeof(uint32_t) +
                  structure.uses.size() * sizeof(WaitingUse) + structure.row_counts.size() * sizeof(int64_t);
   for (const ScheduledBatch& batch : schedule.batches) {
-    bytes += sizeof batch + (batch.nodes.size() + 2 * batch.copies.size()) * sizeof(uint32_t);
+    bytes += sizeof batch +
+             (batch.nodes.size() + batch.starts.size() + 2 * batch.copies.size()) * sizeof(uint32_t);
     for (const ScheduledInput& input : batch.inputs) {
       bytes += sizeof input + input.sources.size() * sizeof(ScheduledSource);
       // A gathering op holds each piece, and the pairs of its rows.
-      if (input.stack) bytes += batch.nodes.size() * (sizeof(RowPiece) + 2 * sizeof(int64_t)) + 256;
+      const size_t pieces = batch.starts.empty() ? batch.nodes.size() : batch.starts.back();
+      if (input.stack)
+        bytes += pieces * static_cast<size_t>(std::max<int64_t>(1, input.rows_of_one)) *
+                     (sizeof(RowPiece) + 2 * sizeof(int64_t)) +
+                 256;
     }
   }
   return bytes;

@@ -54,4 +54,15 @@ Gradients batched(const Stacked& in) {
   return {apply(in.op(), {inputs.data(), inputs.size()}, std::source_location::current())};
 }
 
+InputSet row_inputs(const Op& op, const InputSpecs& in) {
+  if (const auto* own = dynamic_cast<const Batchable*>(&op)) return own->row_inputs(in);
+  InputSet rows = InputSet::none();
+  if (!op.is_pointwise() || in.size() > 63) return rows;
+  size_t rank = 0;
+  for (const Spec* spec : in) rank = std::max(rank, spec->shape.rank());
+  for (size_t i = 0; i < in.size(); ++i)
+    if (rank > 0 && in[i]->shape.rank() == rank) rows.bits |= uint64_t{1} << i;
+  return rows;
+}
+
 }  // namespace espalier

@@ -44,6 +44,10 @@ class Batchable {
   /// The outputs of several nodes as those of a few nodes, made by calling ops: each has the nodes as a new
   /// first axis. None if these inputs do not allow it.
   virtual Gradients batched(const Stacked& in) const = 0;
+  /// Inputs with as many rows, along the first axis, as the outputs, each row of which is made of that row of
+  /// these and of all of the others: nodes with different numbers of rows can be computed as one, of the rows
+  /// of all. None if it has no such inputs, or not with these specs.
+  virtual InputSet row_inputs(const InputSpecs&) const { return InputSet::none(); }
   /// The axis of its output along which it puts its inputs side by side, if it does nothing else.
   virtual std::optional<int64_t> joins_along() const { return std::nullopt; }
 
@@ -53,5 +57,7 @@ class Batchable {
 
 /// What the op makes of the nodes: none if they must be computed one by one.
 Gradients batched(const Stacked& in);
+/// Batchable::row_inputs, or of a pointwise op the inputs that are not broadcast along the first axis.
+InputSet row_inputs(const Op& op, const InputSpecs& in);
 
 }  // namespace espalier

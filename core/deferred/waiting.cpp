@@ -217,14 +217,15 @@ void take_from_batch(Node& node) {
     Edge from = batch.outputs[k];
     ensure_value(*from.node());
     const Tensor& value = from.value();
-    if (!batch.stacked) {
+    if (batch.form == BatchForm::whole) {
       node.outputs[k].value = value;
       continue;
     }
     Layout layout;
     layout.shape = node.outputs[k].spec.shape;
     layout.offset = value.layout().offset + static_cast<int64_t>(node.place) * value.strides()[0];
-    layout.strides.append(value.strides().begin() + 1, value.strides().end());
+    layout.strides.append(value.strides().begin() + (batch.form == BatchForm::row ? 1 : 0),
+                          value.strides().end());
     node.outputs[k].value = Tensor(value.storage(), std::move(layout), value.dtype());
   }
 }

@@ -76,6 +76,9 @@ class Gather : public Op, public Batchable {
                              from_end()),
             Variable()};
   }
+  InputSet row_inputs(const InputSpecs& in) const override {
+    return resolve_axis(axis_, in[0]->shape.rank(), name()) == 0 ? InputSet::only(1) : InputSet::none();
+  }
   Gradients batched(const Stacked& in) const override {
     if (!in.is_shared(0) || resolve_axis(axis_, in.rank(0), name()) != 0) return {};
     return {apply(in.op(), {&in[0], &in[1]}, std::source_location::current())};
@@ -229,6 +232,9 @@ class Pick : public Op, public Batchable {
     return {put_like(rule.output_gradient(), rule.input(1), rule.input(0), function_), Variable()};
   }
 
+  InputSet row_inputs(const InputSpecs& in) const override {
+    return in[0]->shape.rank() > 1 ? InputSet::all() : InputSet::none();
+  }
   Gradients batched(const Stacked& in) const override {
     const Variable x = in.stacked(0), indices = in.stacked(1);
     return {apply(in.op(), {&x, &indices}, std::source_location::current())};

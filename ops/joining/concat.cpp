@@ -81,6 +81,9 @@ class Concat : public Op, public Batchable {
       result.push_back(rule.wants(i) ? concat_part(rule.output_gradient(), parts, i, axis_) : Variable());
     return result;
   }
+  InputSet row_inputs(const InputSpecs& in) const override {
+    return resolve_axis(axis_, in[0]->shape.rank(), name()) > 0 ? InputSet::all() : InputSet::none();
+  }
   Gradients batched(const Stacked& in) const override {
     std::vector<Variable> parts;
     for (size_t i = 0; i < in.size(); ++i) parts.push_back(in.stacked(i));

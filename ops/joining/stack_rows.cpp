@@ -374,6 +374,12 @@ Variable put_row_like(const Variable& x, const Variable& like, int64_t row) {
   return put_pairs(x, like, std::make_shared<RowPairs>(RowPairs{{0, row}}));
 }
 
+Variable put_rows_like(const Variable& x, const Variable& like, int64_t begin) {
+  auto pairs = std::make_shared<RowPairs>();
+  for (int64_t i = 0; i < x.shape().dims()[0]; ++i) pairs->push_back({i, begin + i});
+  return put_pairs(x, like, std::move(pairs));
+}
+
 bool puts_rows_like(const Variable& gradient) { return as_put_rows(gradient) != nullptr; }
 
 Variable joined_put_rows(std::span<const Variable> gradients, Variable sum) {

@@ -28,6 +28,9 @@ class PickOp : public Op, public Batchable {
   bool mixes(size_t input, size_t axis, const InputSpecs& in) const override {
     return input == 0 && axis + 1 == in[0]->shape.rank();
   }
+  InputSet row_inputs(const InputSpecs& in) const override {
+    return in[0]->shape.rank() > 1 ? InputSet::all() : InputSet::none();
+  }
 
  protected:
   template <class T>

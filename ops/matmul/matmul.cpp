@@ -125,6 +125,9 @@ class Matmul : public Op, public Batchable {
     return result;
   }
 
+  InputSet row_inputs(const InputSpecs& in) const override {
+    return !ta_ && in[1]->shape.rank() == 2 ? InputSet::only(0) : InputSet::none();
+  }
   Gradients batched(const Stacked& in) const override {
     const Variable &a = in[0], &b = in[1];
     if (in.is_shared(0) && in.rank(0) == 2 && in.rank(1) == 2 && in.shape(1)[tb_ ? 0 : 1] == 1) {

@@ -216,6 +216,10 @@ class SumOfProducts : public Op, public Batchable {
     }
     return result;
   }
+  InputSet row_inputs(const InputSpecs& in) const override {
+    const bool one = adds_ && in.size() == 3 && !form_.transpose_a;
+    return one && in[0]->shape.rank() == 1 ? InputSet::only(1) : InputSet::none();
+  }
   /// Of one product. Rows of several nodes, times one matrix, are rows of one node.
   Gradients batched(const Stacked& in) const override {
     if (!adds_ || in.size() != 3) return {};

@@ -88,6 +88,11 @@ class ReduceOp : public Op {
     return unsqueeze_axes(v, axes);
   }
 
+  /// As Batchable::row_inputs.
+  InputSet rows_left(const InputSpecs& in) const {
+    const size_t rank = in[0]->shape.rank();
+    return rank > 1 && !Axes(axes_).mask(rank, name())[0] ? InputSet::all() : InputSet::none();
+  }
   /// The axes that are reduced of each node's first input, in the stacked one.
   Axes stacked_axes(const Stacked& in) const {
     const auto gone = Axes(axes_).mask(in.rank(0), name());
@@ -126,6 +131,7 @@ struct Sum : ReduceOp, Batchable {
     const Variable x = rule.input();
     return {broadcast_like(with_axes(rule.output_gradient(), x.rank()), x)};
   }
+  InputSet row_inputs(const InputSpecs& in) const override { return rows_left(in); }
   Gradients batched(const Stacked& in) const override {
     return batched_by(in, [](auto&&... a) { return sum(a...); });
   }
@@ -155,6 +161,7 @@ struct Mean : ReduceOp, Batchable {
     const Variable& g = rule.output_gradient();
     return {broadcast_like(with_axes(g * count_ratio(g, x), x.rank()), x)};
   }
+  InputSet row_inputs(const InputSpecs& in) const override { return rows_left(in); }
   Gradients batched(const Stacked& in) const override {
     return batched_by(in, [](auto&&... a) { return mean(a...); });
   }
@@ -185,6 +192,7 @@ struct Max : Extreme<scalar::Maximum>, Batchable {
   using Extreme::Extreme;
   std::string_view name() const override { return "max"; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::max, in); }
+  InputSet row_inputs(const InputSpecs& in) const override { return rows_left(in); }
   Gradients batched(const Stacked& in) const override {
     return batched_by(in, [](auto&&... a) { return max(a...); });
   }
@@ -193,6 +201,7 @@ struct Min : Extreme<scalar::Minimum>, Batchable {
   using Extreme::Extreme;
   std::string_view name() const override { return "min"; }
   std::optional<Folding> folding(const InputSpecs& in) const override { return folding_as(Fold::min, in); }
+  InputSet row_inputs(const InputSpecs& in) const override { return rows_left(in); }
   Gradients batched(const Stacked& in) const override {
     return batched_by(in, [](auto&&... a) { return min(a...); });
   }

@@ -260,6 +260,9 @@ struct Slice : ViewOp, Batchable {
   Gradients gradient(const GradientRule& rule) const override {
     return {pad_like(rule.output_gradient(), rule.input(0), axis_, begin_)};
   }
+  InputSet row_inputs(const InputSpecs& in) const override {
+    return resolve_axis(axis_, in[0]->shape.rank(), name()) > 0 ? InputSet::all() : InputSet::none();
+  }
   Gradients batched(const Stacked& in) const override {
     return {slice(in.stacked(0), in.axis(axis_), begin_, end_)};
   }
