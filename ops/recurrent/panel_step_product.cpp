@@ -16,8 +16,8 @@ int64_t columns_of_panel() {
   return panel_lanes<T> * (vector_level() == VectorLevel::avx512 ? 4 : 1);
 }
 
-constexpr int64_t worth_a_thread = 2'000'000;      // multiplications and additions
-constexpr int64_t copied_by_a_thread = 32 * 1024;  // elements
+constexpr int64_t multiplied_by_a_thread = 2'000'000;  // multiplications and additions
+constexpr int64_t copied_by_a_thread = 32 * 1024;      // elements
 
 template <class T>
 struct PanelSizes {
@@ -34,9 +34,10 @@ struct PanelSizes {
 };
 
 template <class T>
-class Panels : public PackedStepProduct {
+class PanelStepProduct : public PackedStepProduct {
  public:
-  Panels(const StepProductSizes& s, Workspace& workspace) : Panels(s, PanelSizes<T>(s), workspace) {}
+  PanelStepProduct(const StepProductSizes& s, Workspace& workspace)
+      : PanelStepProduct(s, PanelSizes<T>(s), workspace) {}
 
   void set_matrix(const void* matrix) override {
     const auto* from = static_cast<const T*>(matrix);
@@ -50,13 +51,14 @@ class Panels : public PackedStepProduct {
     const auto* from = static_cast<const T*>(a);
     auto* to = static_cast<T*>(out);
     const int64_t operations = std::max<int64_t>(1, 2 * rows * inner_ * width_);
-    parallel_for(count_, (worth_a_thread + operations - 1) / operations, [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel) multiply_by(panel, rows, from, to);
-    });
+    parallel_for(count_, (multiplied_by_a_thread + operations - 1) / operations,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t panel = begin; panel < end; ++panel) multiply_by(panel, rows, from, to);
+                 });
   }
 
  private:
-  Panels(const StepProductSizes& s, const PanelSizes<T>& panels, Workspace& workspace)
+  PanelStepProduct(const StepProductSizes& s, const PanelSizes<T>& panels, Workspace& workspace)
       : inner_(s.inner),
         columns_(s.columns),
         width_(panels.width),
@@ -98,8 +100,8 @@ class Panels : public PackedStepProduct {
 }  // namespace
 
 std::unique_ptr<PackedStepProduct> panel_step_product(const StepProductSizes& sizes, Workspace& workspace) {
-  if (sizes.dtype == DType::float64) return std::make_unique<Panels<double>>(sizes, workspace);
-  return std::make_unique<Panels<float>>(sizes, workspace);
+  if (sizes.dtype == DType::float64) return std::make_unique<PanelStepProduct<double>>(sizes, workspace);
+  return std::make_unique<PanelStepProduct<float>>(sizes, workspace);
 }
 
 int64_t panel_step_product_bytes(const StepProductSizes& sizes) {
