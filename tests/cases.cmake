@@ -295,4 +295,5 @@ set(test_cases
   device_threads_test.cpp
   derivatives_test.cpp
   deferred_rows_test.cpp
+  step_product_test.cpp
 )

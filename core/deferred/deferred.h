@@ -30,11 +30,12 @@ struct DeferredOptions {
 
 /// While one lives, eager nodes that this thread makes wait. When a value is needed (value(), item(),
 /// backward(), update(), an assignment of a leaf), all that waits is computed: nodes of one op with the same
-/// attributes, inputs of the same shapes and the same parameters are one call of a kernel. Gradients are
-/// computed by the same batches. Results equal those of eager evaluation to rounding. Errors that depend on
-/// values, such as an index out of range, are thrown when the value is needed, with the line of the node; an
-/// update or assignment throws such an error once. A Tensor whose elements are written while nodes that read
-/// it wait is read as it is then.
+/// attributes, inputs of the same shapes and the same parameters are one call of a kernel. So are nodes with
+/// different numbers of rows, the first sizes of their shapes, if the op keeps rows apart: pointwise
+/// operations, products by a parameter, cells. Gradients are computed by the same batches. Results equal
+/// those of eager evaluation to rounding. Errors that depend on values, such as an index out of range, are
+/// thrown when the value is needed, with the line of the node; an update or assignment throws such an error
+/// once. A Tensor whose elements are written while nodes that read it wait is read as it is then.
 ///
 ///     esp::Deferred deferred;
 ///     std::vector<esp::Variable> losses;

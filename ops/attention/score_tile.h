@@ -8,7 +8,7 @@
 #include "espalier/core/philox.h"
 #include "espalier/core/scalar_math.h"
 #include "espalier/ops/attention/operands.h"
-#include "espalier/ops/attention/panel_product.h"
+#include "espalier/ops/matmul/panel_product.h"
 
 namespace espalier {
 

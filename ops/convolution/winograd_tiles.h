@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "espalier/ops/attention/panel_product.h"
+#include "espalier/ops/matmul/panel_product.h"
 #include "espalier/ops/convolution/convolution_method.h"
 #include "espalier/ops/convolution/winograd_transform.h"
 

@@ -4,7 +4,7 @@
 
 #include "espalier/core/cpu/parallel.h"
 #include "espalier/core/cpu/vectorize.h"
-#include "espalier/ops/attention/panel_product.h"
+#include "espalier/ops/matmul/panel_product.h"
 
 namespace espalier {
 

@@ -86,14 +86,13 @@ int64_t bytes_of(const dnnl_memory_desc_t& desc) {
 }
 Spec bytes(int64_t count) { return {DType::uint8, Shape{count}}; }
 
-/// Whether the layout that oneDNN likes best is one of blocks, for each number of rows.
+/// Whether oneDNN has packed products on this processor: the layout that it likes best is one of blocks.
 bool packs(const StepProductSizes& s) {
-  return s.dtype == DType::float32 && std::ranges::all_of(s.rows, [&](int64_t rows) {
-           const GemmThreads threads(step_gemm(s, rows));
-           const onednn::Description description = describe(s, rows);
-           const dnnl_memory_desc_t& desc = part(description, dnnl_query_weights_md);
-           return desc.format_kind == dnnl_blocked && desc.format_desc.blocking.inner_nblks > 0;
-         });
+  if (s.dtype != DType::float32 || s.rows.empty()) return false;
+  const GemmThreads threads(step_gemm(s, s.rows.front()));
+  const onednn::Description description = describe(s, s.rows.front());
+  const dnnl_memory_desc_t& desc = part(description, dnnl_query_weights_md);
+  return desc.format_kind == dnnl_blocked && desc.format_desc.blocking.inner_nblks > 0;
 }
 
 class OnednnStepProduct : public PackedStepProduct {

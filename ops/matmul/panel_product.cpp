@@ -1,4 +1,4 @@
-#include "espalier/ops/attention/panel_product.h"
+#include "espalier/ops/matmul/panel_product.h"
 
 #include <type_traits>
 
