@@ -90,7 +90,9 @@ Gemm product(int64_t m, int64_t n, int64_t k, bool transpose_b = false) {
   return {esp::float32, false, transpose_b, m, n, k, k, transpose_b ? k : n, n};
 }
 constexpr std::array packing_libraries = {GemmLibrary::onednn_packed, GemmLibrary::onednn_inner};
-const std::vector<Gemm> products{product(rows, hidden, in), product(rows, out, hidden)};
+/// Those of a weight as matmul has it, and as Dense has it.
+const std::vector<Gemm> products{product(rows, hidden, in), product(rows, out, hidden),
+                                 product(rows, hidden, in, true), product(rows, out, hidden, true)};
 
 esp::Executor inference(const Variable& y) { return y.get_executor({.mode = esp::Mode::inference}); }
 double largest(const Variable& x) { return esp::max(esp::abs(x)).item(); }

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "espalier/ops/matmul/panel_product.h"
 #include "espalier/ops/convolution/convolution_method.h"
 #include "espalier/ops/convolution/winograd_transform.h"
+#include "espalier/ops/matmul/panel_product.h"
 
 namespace espalier::winograd {
 
