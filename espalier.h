@@ -120,6 +120,7 @@
 #include "espalier/optim/lars.h"
 #include "espalier/optim/lbfgs.h"
 #include "espalier/optim/lion.h"
+#include "espalier/optim/muon.h"
 #include "espalier/optim/nadam.h"
 #include "espalier/optim/optimizer.h"
 #include "espalier/optim/parameter_list.h"

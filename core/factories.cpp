@@ -220,6 +220,22 @@ Tensor tensor_of_rows(std::initializer_list<std::initializer_list<ListedNumber>>
   return tensor_of_numbers(numbers, {rows.size(), columns}, dtype, where);
 }
 
+Tensor tensor_of_planes(
+    std::initializer_list<std::initializer_list<std::initializer_list<ListedNumber>>> planes,
+    std::optional<DType> dtype, const std::source_location& where) {
+  const size_t rows = planes.size() ? planes.begin()->size() : 0;
+  const size_t columns = rows ? planes.begin()->begin()->size() : 0;
+  std::vector<ListedNumber> numbers;
+  for (const auto& plane : planes) {
+    if (plane.size() != rows) throw_ragged(where);
+    for (const auto& row : plane) {
+      if (row.size() != columns) throw_ragged(where);
+      numbers.insert(numbers.end(), row.begin(), row.end());
+    }
+  }
+  return tensor_of_numbers(numbers, {planes.size(), rows, columns}, dtype, where);
+}
+
 }  // namespace
 
 Tensor Number::as(DType other) const {
@@ -242,6 +258,16 @@ Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>>
 Tensor tensor(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows, DType dtype,
               std::source_location where) {
   return detail::tensor_of_rows(rows, dtype, where);
+}
+Tensor tensor(
+    std::initializer_list<std::initializer_list<std::initializer_list<detail::ListedNumber>>> planes,
+    std::source_location where) {
+  return detail::tensor_of_planes(planes, std::nullopt, where);
+}
+Tensor tensor(
+    std::initializer_list<std::initializer_list<std::initializer_list<detail::ListedNumber>>> planes,
+    DType dtype, std::source_location where) {
+  return detail::tensor_of_planes(planes, dtype, where);
 }
 
 }  // namespace espalier

@@ -389,5 +389,13 @@ tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> pl
       {static_cast<int64_t>(planes.size()), static_cast<int64_t>(rows), static_cast<int64_t>(columns)}, dtype,
       where);
 }
+/// Lists of rank 3 of several types. A column of numbers of two types, `{{{1}, {2.5}}}`, may be of rank 2 as
+/// well and does not compile.
+Tensor tensor(
+    std::initializer_list<std::initializer_list<std::initializer_list<detail::ListedNumber>>> planes,
+    std::source_location where = std::source_location::current());
+Tensor tensor(
+    std::initializer_list<std::initializer_list<std::initializer_list<detail::ListedNumber>>> planes,
+    DType dtype, std::source_location where = std::source_location::current());
 
 }  // namespace espalier

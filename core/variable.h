@@ -209,6 +209,9 @@ class LeafValue {
   LeafValue(std::initializer_list<std::initializer_list<detail::ListedNumber>> rows,
             Where where = Where::current())
       : tensor_(tensor(rows, where)) {}
+  LeafValue(std::initializer_list<std::initializer_list<std::initializer_list<detail::ListedNumber>>> planes,
+            Where where = Where::current())
+      : tensor_(tensor(planes, where)) {}
 
   operator const Tensor&() const { return tensor_; }
 

@@ -13,10 +13,12 @@ namespace {
 
 class LayerNormState : public LayerStateOf<LayerNormState> {
  public:
-  explicit LayerNormState(double epsilon) : LayerStateOf("LayerNorm"), epsilon_(epsilon) {
-    if (!(epsilon > 0)) throw Error(fmt::format("LayerNorm: epsilon is {}; it must be above 0", epsilon));
+  explicit LayerNormState(const LayerNormOptions& options) : LayerStateOf("LayerNorm"), options_(options) {
+    if (!(options.epsilon > 0))
+      throw Error(fmt::format("LayerNorm: epsilon is {}; it must be above 0", options.epsilon));
+    if (!options.affine) return;
     declare("weight", {-1}, init::Ones());
-    declare("bias", {-1}, init::Zeros());
+    if (options.bias) declare("bias", {-1}, init::Zeros());
   }
 
   void create_for(int64_t width, DType dtype) {
@@ -24,25 +26,32 @@ class LayerNormState : public LayerStateOf<LayerNormState> {
     if (!is_real(dtype))
       throw TypeError(fmt::format("LayerNorm: the dtype must be a real one, not {}", name(dtype)));
     create(cpu(), dtype, {{-1, width}});
+    if (!options_.affine) width_ = width;
   }
 
   Variable forward(const Variable& x) override {
     if (x.rank() == 0) throw ShapeError("LayerNorm: a scalar has no axis to be normalized along");
+    if (width_ > 0 && x.shape()[-1] != width_)
+      throw ShapeError(fmt::format("LayerNorm: an input of shape {}; the last axis must have the size {}",
+                                   x.shape().str(), width_));
     fit(x, {{-1, x.shape()[-1]}});
-    return layer_norm(x, parameter("weight"), parameter("bias"), epsilon_);
+    if (!options_.affine) return layer_norm(x, 1.0, 0.0, options_.epsilon);
+    if (!options_.bias) return layer_norm(x, parameter("weight"), 0.0, options_.epsilon);
+    return layer_norm(x, parameter("weight"), parameter("bias"), options_.epsilon);
   }
 
  private:
-  double epsilon_;
+  LayerNormOptions options_;
+  int64_t width_ = 0;  ///< without parameters: that of the inputs, if it was given
 };
 
 }  // namespace
 
-LayerNorm::LayerNorm(double epsilon, Where where)
-    : LayerOf(located(where, [&] { return std::make_shared<LayerNormState>(epsilon); })) {}
+LayerNorm::LayerNorm(const LayerNormOptions& options, Where where)
+    : LayerOf(located(where, [&] { return std::make_shared<LayerNormState>(options); })) {}
 
 LayerNorm::LayerNorm(int64_t width, const LayerNormOptions& options, const Where* where)
-    : LayerNorm(options.epsilon, *where) {
+    : LayerNorm(options, *where) {
   const CallScope scope(*where);
   located(*where, [&] { static_cast<LayerNormState&>(layer_state()).create_for(width, options.dtype); });
 }

@@ -9,7 +9,9 @@ namespace espalier::nn {
 
 struct LayerNormOptions {
   double epsilon = 1e-5;
-  DType dtype = float32;  ///< of the parameters: a real one
+  bool affine = true;     ///< false: without `weight` and `bias`
+  bool bias = true;       ///< false: without `bias`
+  DType dtype = float32;  ///< of the parameters, if the width is given: a real one
 };
 
 /// (x − mean) / √(variance + epsilon) along the last axis, times `weight` plus `bias`, which start as ones
@@ -18,7 +20,9 @@ struct LayerNormOptions {
 class LayerNorm : public LayerOf<LayerNorm> {
  public:
   /// The parameters have the width and dtype (a real one) of the first input, which creates them.
-  explicit LayerNorm(double epsilon = 1e-5, Where where = Where::current());
+  explicit LayerNorm(double epsilon = 1e-5, Where where = Where::current())
+      : LayerNorm(LayerNormOptions{.epsilon = epsilon}, where) {}
+  explicit LayerNorm(const LayerNormOptions& options, Where where = Where::current());
   /// With the width: the parameters are there at once, on the CPU. Throws Error unless width > 0.
   template <std::integral Width>
   explicit LayerNorm(Width width, LayerNormOptions options = {}, Where where = Where::current())

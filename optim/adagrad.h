@@ -6,7 +6,8 @@ namespace espalier::optim {
 struct AdagradOptions {
   double lr = 0.01;
   double epsilon = 1e-10;
-  double weight_decay = 0;    ///< adds weight_decay · parameter to the gradient
+  double initial_accumulator = 0;  ///< s before the first step
+  double weight_decay = 0;         ///< adds weight_decay · parameter to the gradient
   bool decay_vectors = true;  ///< false: parameters of rank 0 and 1, as biases and gains are, do not decay
   double clip_norm = 0;       ///< the largest norm of all gradients together; 0: any
   double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any

@@ -19,7 +19,8 @@ class AdamRule : public BuiltInRule {
            .epsilon = o.epsilon,
            .weight_decay = o.weight_decay,
            .decay_vectors = o.decay_vectors,
-           .amsgrad = o.amsgrad},
+           .amsgrad = o.amsgrad,
+           .beta1_schedule = o.beta1_schedule},
         decoupled_(true) {}
   std::string_view name() const override { return decoupled_ ? "AdamW" : "Adam"; }
 
@@ -30,7 +31,9 @@ class AdamRule : public BuiltInRule {
     const Variable m = step.state("m"), v = step.state("v"), t = step.scalar_state("step");
 
     const Variable t1 = t + 1.0;
-    const Variable m1 = m * o_.beta1 + g * (1 - o_.beta1);
+    const bool changes = !o_.beta1_schedule.is_constant();
+    const Variable beta1 = changes ? step.setting("beta1") : Variable();
+    const Variable m1 = changes ? m * beta1 + g * (1.0 - beta1) : m * o_.beta1 + g * (1 - o_.beta1);
     const Variable v1 = v * o_.beta2 + square(g) * (1 - o_.beta2);
     Variable largest = v1;
     if (o_.amsgrad) {
@@ -40,7 +43,7 @@ class AdamRule : public BuiltInRule {
     }
     // lr · m̂ / (√v̂ + ε), with the bias corrections applied to scalars instead of elements.
     const Variable lr = step.setting("lr");
-    const Variable size = lr / (1.0 - power(o_.beta1, t1));
+    const Variable size = lr / (1.0 - (changes ? power(beta1, t1) : power(o_.beta1, t1)));
     const Variable spread = sqrt(largest) / sqrt(1.0 - power(o_.beta2, t1)) + o_.epsilon;
 
     step.assign(t, t1);
@@ -68,12 +71,14 @@ void check(const Options& o, std::string_view name, const std::source_location& 
 }  // namespace
 
 Adam::Adam(const AdamOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, common_options(o), where) {
+    : Optimizer(std::make_shared<AdamRule>(o), settings_with(o.lr, "beta1", o.beta1, o.beta1_schedule),
+                common_options(o, "beta1", o.beta1_schedule), where) {
   check(o, "Adam", where);
 }
 
 AdamW::AdamW(const AdamWOptions& o, std::source_location where)
-    : Optimizer(std::make_shared<AdamRule>(o), {{"lr", o.lr}}, common_options(o), where) {
+    : Optimizer(std::make_shared<AdamRule>(o), settings_with(o.lr, "beta1", o.beta1, o.beta1_schedule),
+                common_options(o, "beta1", o.beta1_schedule), where) {
   check(o, "AdamW", where);
 }
 

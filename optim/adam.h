@@ -15,7 +15,8 @@ struct AdamOptions {
   double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};     ///< of the learning rate
   bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
-  bool maximize = false;  ///< goes up the gradient
+  bool maximize = false;         ///< goes up the gradient
+  Schedule beta1_schedule = {};  ///< the factor of β₁, which is then a setting, "beta1"
 };
 
 /// Adam (Kingma & Ba 2015, algorithm 1):
@@ -43,7 +44,8 @@ struct AdamWOptions {
   double clip_value = 0;       ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};      ///< of the learning rate
   bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
-  bool maximize = false;  ///< goes up the gradient
+  bool maximize = false;         ///< goes up the gradient
+  Schedule beta1_schedule = {};  ///< the factor of β₁, which is then a setting, "beta1"
 };
 
 /// Adam with decoupled weight decay (Loshchilov & Hutter 2019): before Adam's step,

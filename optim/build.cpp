@@ -76,15 +76,16 @@ struct TakenGradients {
     }
     if (state().averaging) add_averages(next);
     if (gradients.empty()) return next;
-    const auto rates = add_schedule(next);
+    const ScheduledBySpec scheduled = add_schedules(next);
     BuildContext now = update_context();
     for (const auto& [parameter, gradient] : gradients) {
       now.where = &parameter.node()->where;
       const BuildScope scope(now);
       const auto own = rows.find(parameter.node());
-      const auto rate = rates.find({gradient.dtype(), parameter.device()});
-      ParameterUpdate step(parameter, gradient, own == rows.end() ? Variable() : own->second, state(),
-                           rate == rates.end() ? Variable() : rate->second, group);
+      const auto settings = scheduled.find({gradient.dtype(), parameter.device()});
+      ParameterUpdate step(
+          parameter, gradient, own == rows.end() ? Variable() : own->second, state(),
+          settings == scheduled.end() ? ParameterUpdate::ScheduledSettings() : settings->second, group);
       update_by_rule(step, parameter);
       next.insert(next.end(), step.assignments().begin(), step.assignments().end());
     }
@@ -102,7 +103,7 @@ struct TakenGradients {
                   });
   }
 
-  using Rates = std::map<std::pair<DType, Device>, Variable>;
+  using ScheduledBySpec = std::map<std::pair<DType, Device>, ParameterUpdate::ScheduledSettings>;
 
   void take_groups(const ParameterGradients& all, bool by_rows) {
     for (const Group& part : state().groups) {
@@ -141,21 +142,24 @@ struct TakenGradients {
     for (TakenGradients& part : parts) part.each(f);
   }
 
-  /// With a schedule: the learning rates of this step. Counts the step.
-  Rates add_schedule(ParameterGradients& next) const {
-    Rates rates;
+  /// The settings with schedules, as they are in this step. Counts the step.
+  ScheduledBySpec add_schedules(ParameterGradients& next) const {
+    ScheduledBySpec scheduled;
     const Variable& step = state().schedule_step;
-    if (!step.defined()) return rates;
+    if (!step.defined()) return scheduled;
     BuildContext now = update_context();
     now.where = &gradients.front().first.node()->where;
     const BuildScope scope(now);
-    const Variable rate =
-        state().setting_leaf("lr", DType::float64, step.device()) * state().common.schedule.factor(step);
-    for (const auto& [parameter, gradient] : gradients)
-      if (Variable& own = rates[{gradient.dtype(), parameter.device()}]; !own.defined())
-        own = (gradient.dtype() == rate.dtype() ? rate : cast(rate, gradient.dtype())).to(parameter.device());
+    for (const auto& [name, schedule] : state().schedules()) {
+      const Variable value =
+          state().setting_leaf(name, DType::float64, step.device()) * schedule->factor(step);
+      for (const auto& [parameter, gradient] : gradients)
+        if (Variable& own = scheduled[{gradient.dtype(), parameter.device()}][name]; !own.defined())
+          own = (gradient.dtype() == value.dtype() ? value : cast(value, gradient.dtype()))
+                    .to(parameter.device());
+    }
     next.emplace_back(step, step + 1.0);
-    return rates;
+    return scheduled;
   }
 
   void add_averages(ParameterGradients& next) const {

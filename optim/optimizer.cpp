@@ -52,6 +52,14 @@ Variable OptimizerState::leaf(const Variable& parameter, std::string_view name, 
   return own.states.back().second;
 }
 
+std::map<std::string_view, const Schedule*> OptimizerState::schedules() const {
+  std::map<std::string_view, const Schedule*> list;
+  if (!common.schedule.is_constant()) list.emplace("lr", &common.schedule);
+  for (const auto& [name, schedule] : common.schedules)
+    if (!schedule.is_constant()) list.emplace(name, &schedule);
+  return list;
+}
+
 const Variable& OptimizerState::setting_leaf(std::string_view name, DType dtype, Device device) {
   const auto value = settings.find(name);
   if (value == settings.end()) throw Error(fmt::format("{} has no setting '{}'", rule->name(), name));
@@ -61,19 +69,19 @@ const Variable& OptimizerState::setting_leaf(std::string_view name, DType dtype,
 }
 
 Variable ParameterUpdate::setting(std::string_view name) const {
-  if (name == "lr" && rate_.defined()) return rate_;
+  if (const auto known = scheduled_.find(name); known != scheduled_.end()) return known->second;
   const CallScope scope(leaf_.node()->where);
   return state_.setting_leaf(name, parameter_.dtype(), parameter_.device());
 }
 
 ParameterUpdate::ParameterUpdate(Variable leaf, Variable gradient, Variable rows, OptimizerState& state,
-                                 Variable rate, const GroupOptions& group)
+                                 ScheduledSettings scheduled, const GroupOptions& group)
     : leaf_(std::move(leaf)),
       gradient_(std::move(gradient)),
       rows_(std::move(rows)),
       parameter_(rows_.defined() ? take_rows(leaf_, rows_) : leaf_),
       state_(state),
-      rate_(std::move(rate)) {
+      scheduled_(std::move(scheduled)) {
   if (is_half(parameter_.dtype())) parameter_ = cast(parameter_, DType::float32);
   if (group.l2 > 0) gradient_ = gradient_ + parameter_ * group.l2;
   if (group.l1 > 0) gradient_ = gradient_ + sign(parameter_) * group.l1;
@@ -127,8 +135,9 @@ Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,
   for (const auto& [name, value] :
        {std::pair("clip_norm", common.clip_norm), std::pair("clip_value", common.clip_value)})
     check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
-  if (common.schedule.is_constant()) return;
-  (void)setting("lr", where);
+  for (const auto& [name, schedule] : common.schedules) (void)setting(name, where);
+  if (!common.schedule.is_constant()) (void)setting("lr", where);
+  if (state_->schedules().empty()) return;
   state_->schedule_step = espalier::state(full({}, 0, DType::float64), "schedule_step");
 }
 

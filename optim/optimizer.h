@@ -1,5 +1,6 @@
 // Optimizers: update rules as expressions over Variables.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,14 +18,16 @@ namespace espalier::optim {
 /// parameter, its gradient and its states: see UpdateRule::keeps_rows_without_gradient.
 class ParameterUpdate {
  public:
+  /// Settings with their schedules' factors of this step, by name.
+  using ScheduledSettings = std::map<std::string_view, Variable>;
   /// `rows` is undefined if the update is of the whole parameter.
   ParameterUpdate(Variable leaf, Variable gradient, Variable rows, struct OptimizerState& state,
-                  Variable rate, const struct GroupOptions& group);
+                  ScheduledSettings scheduled, const struct GroupOptions& group);
 
   const Variable& parameter() const { return parameter_; }
   /// The gradient, clipped if the optimizer clips, and negative if it maximizes.
   const Variable& gradient() const { return gradient_; }
-  /// A number that may change between steps, such as the learning rate ("lr", with the schedule's factor): a
+  /// A number that may change between steps, such as the learning rate ("lr"), with its schedule's factor: a
   /// scalar of the dtype of `parameter()`.
   Variable setting(std::string_view name) const;
   /// A leaf that is kept between steps, filled with `initial` at first. It has the parameter's shape, or the
@@ -44,7 +47,7 @@ class ParameterUpdate {
  private:
   Variable leaf_, gradient_, rows_, parameter_;
   OptimizerState& state_;
-  Variable rate_;                                     // with a schedule: the learning rate of this step
+  ScheduledSettings scheduled_;
   std::vector<std::pair<Variable, Variable>> taken_;  // the rows of states, and the states
   std::vector<std::pair<Variable, Variable>> assignments_;
 };
@@ -72,6 +75,7 @@ struct CommonOptions {
   Schedule schedule = {};  ///< the factor of the setting "lr" in each step
   bool sparse = false;     ///< rows without a gradient stay as they are, with their states, for any rule
   bool maximize = false;   ///< rules get the negative gradient
+  std::map<std::string, Schedule> schedules = {};  ///< the factors of other settings in each step, by name
 };
 
 /// A handle: copies share rule, settings and state.

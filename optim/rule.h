@@ -22,6 +22,21 @@ CommonOptions common_options(const Options& o) {
   return common;
 }
 
+/// The same of an optimizer with another setting that has a schedule. Constant ones are numbers in the rule.
+template <class Options>
+CommonOptions common_options(const Options& o, std::string_view setting, const Schedule& schedule) {
+  CommonOptions common = common_options(o);
+  if (!schedule.is_constant()) common.schedules.emplace(setting, schedule);
+  return common;
+}
+/// The settings of an optimizer: the learning rate, and another one if that has a schedule.
+inline std::vector<std::pair<std::string_view, double>> settings_with(double lr, std::string_view setting,
+                                                                      double value,
+                                                                      const Schedule& schedule) {
+  if (schedule.is_constant()) return {{"lr", lr}};
+  return {{"lr", lr}, {setting, value}};
+}
+
 /// Checks the settings of an optimizer. Throws Error that names optimizer, setting and value.
 class SettingChecks {
  public:

@@ -102,6 +102,12 @@ struct OneCycleOptions {
 Schedule one_cycle(const OneCycleOptions& options,
                    std::source_location where = std::source_location::current());
 
+/// The factor of the momentum that goes with one_cycle: from 1 down to `low` while the rate rises, and back
+/// to 1 while it falls, for `.momentum_schedule` of Sgd and `.beta1_schedule` of Adam. `first` and `last` of
+/// the options are those of the rate. PyTorch's 0.95 and 0.85 are a momentum of 0.95 and the default.
+Schedule one_cycle_momentum(const OneCycleOptions& options, double low = 0.85 / 0.95,
+                            std::source_location where = std::source_location::current());
+
 enum class CycleShape : uint8_t {
   triangle,     ///< all cycles are alike
   halving,      ///< each is half as high as the one before

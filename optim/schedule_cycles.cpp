@@ -37,25 +37,42 @@ Schedule cosine_restarts(const CosineRestartOptions& o, std::source_location whe
   };
 }
 
-Schedule one_cycle(const OneCycleOptions& o, std::source_location where) {
-  check_steps("one_cycle", "steps", o.steps, 2, where);
-  check_setting(o.rise > 0 && o.rise < (o.three_phases ? 0.5 : 1), "one_cycle", "rise", o.rise, where);
-  check_factor("one_cycle", "first", o.first, where);
-  check_factor("one_cycle", "last", o.last, where);
+namespace {
+
+/// A factor that goes from `first` to `top` while the rate of a cycle rises, back to `first` or `last`, and
+/// to `last`.
+Schedule cycle(std::string_view function, const OneCycleOptions& o, double first, double top_factor,
+               double last, const std::source_location& where) {
+  check_steps(function, "steps", o.steps, 2, where);
+  check_setting(o.rise > 0 && o.rise < (o.three_phases ? 0.5 : 1), function, "rise", o.rise, where);
   const double top = o.rise * static_cast<double>(o.steps) - 1;
-  check_setting(top > 0, "one_cycle", "steps", static_cast<double>(o.steps), where);
-  return [o, top](const Variable& step) -> Variable {
+  check_setting(top > 0, function, "steps", static_cast<double>(o.steps), where);
+  return [=](const Variable& step) -> Variable {
     const double end = static_cast<double>(o.steps) - 1;
     const auto part = [&](double from, double to, double begin, double stop) {
       return annealed(o.annealing, from, to, minimum((step - begin) / (stop - begin), 1.0));
     };
-    const Variable rise = part(o.first, 1, 0, top);
-    if (!o.three_phases) return espalier::where(less_equal(step, top), rise, part(1, o.last, top, end));
+    const Variable rise = part(first, top_factor, 0, top);
+    if (!o.three_phases)
+      return espalier::where(less_equal(step, top), rise, part(top_factor, last, top, end));
     const double low = 2 * o.rise * static_cast<double>(o.steps) - 2;
-    const Variable fall =
-        espalier::where(less_equal(step, low), part(1, o.first, top, low), part(o.first, o.last, low, end));
+    const Variable fall = espalier::where(less_equal(step, low), part(top_factor, first, top, low),
+                                          part(first, last, low, end));
     return espalier::where(less_equal(step, top), rise, fall);
   };
+}
+
+}  // namespace
+
+Schedule one_cycle(const OneCycleOptions& o, std::source_location where) {
+  check_factor("one_cycle", "first", o.first, where);
+  check_factor("one_cycle", "last", o.last, where);
+  return cycle("one_cycle", o, o.first, 1, o.last, where);
+}
+
+Schedule one_cycle_momentum(const OneCycleOptions& o, double low, std::source_location where) {
+  check_factor("one_cycle_momentum", "low", low, where);
+  return cycle("one_cycle_momentum", o, 1, low, 1, where);
 }
 
 Schedule cyclical(const CyclicalOptions& o, std::source_location where) {

@@ -14,7 +14,8 @@ struct SgdOptions {
   double clip_value = 0;      ///< the largest size of one element of a gradient; 0: any
   Schedule schedule = {};     ///< of the learning rate
   bool sparse = false;  ///< rows of a table that a step does not look up stay as they are, with their states
-  bool maximize = false;  ///< goes up the gradient
+  bool maximize = false;            ///< goes up the gradient
+  Schedule momentum_schedule = {};  ///< the factor of the momentum, which is then a setting, "momentum"
 };
 
 /// Stochastic gradient descent: p ← p − lr · g; with momentum, v ← momentum · v + g and p ← p − lr · v, or

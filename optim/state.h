@@ -45,6 +45,8 @@ struct OptimizerState {
   /// The number of updates, if there is a schedule. On the CPU, where user-defined functions run.
   Variable schedule_step;
 
+  /// The schedules that are not constant, by the setting.
+  std::map<std::string_view, const Schedule*> schedules() const;
   /// The group of a setting such as "1.lr", whose own name is left in `setting`. Throws Error.
   const Group& group_of_setting(std::string_view& setting) const;
   /// Null if no group has the parameter.

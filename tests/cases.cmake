@@ -296,4 +296,5 @@ set(test_cases
   derivatives_test.cpp
   deferred_rows_test.cpp
   step_product_test.cpp
+  optim_muon_test.cpp
 )

@@ -149,6 +149,31 @@ BOOST_AUTO_TEST_CASE(layer_learns_its_width) {
   BOOST_TEST(difference(layer(x).value(), layer.clone()(x).value()) == 0);
 }
 
+BOOST_AUTO_TEST_CASE(layers_without_bias_or_weight) {
+  using esp::nn::LayerNorm;
+  const esp::Tensor x = numbers({3, 4}, -1, 1, 1);
+  const esp::Tensor gain = numbers({4}, 1, 2, 2);
+  const std::vector<Array> in{Array(x), Array(gain), Array(esp::tensor(0.0, esp::float64))};
+  for (const LayerNorm& layer : {LayerNorm({.epsilon = 1e-3, .bias = false}),
+                                 LayerNorm(4, {.epsilon = 1e-3, .bias = false, .dtype = esp::float64})}) {
+    (void)layer(x);
+    BOOST_TEST(layer.parameters().size() == 1u);
+    esp::set_value(layer.parameter("weight"), gain);
+    BOOST_TEST(difference(normalized(in, 1e-3), layer(x).value()) < 1e-12);
+    const esp::Variable fed = esp::placeholder("x", {-1, 4}, esp::float64);
+    const esp::Executor frozen = layer(fed).get_executor({.mode = esp::Mode::inference});
+    BOOST_TEST(difference(frozen.run({{"x", x}}), layer(x).value()) < 1e-14);
+  }
+  for (const bool bias : {true, false}) {
+    const LayerNorm plain({.affine = false, .bias = bias}), of_four(4, {.affine = false, .bias = bias});
+    BOOST_TEST(difference(plain(x).value(), esp::layer_norm(x, 1, 0).value()) == 0);
+    BOOST_TEST(difference(of_four(x).value(), plain(x).value()) == 0);
+    BOOST_TEST(plain.parameters().empty());
+    BOOST_CHECK_EXCEPTION(of_four(esp::ones({2, 3})), esp::ShapeError,
+                          says({"LayerNorm", "[2, 3]", "4", here()}));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(mistakes) {
   using esp::nn::LayerNorm;
   BOOST_CHECK_EXCEPTION(LayerNorm(0), esp::Error, says({"LayerNorm", "0", here()}));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "espalier/core/error.h"
+#include "espalier/optim/muon.h"
 #include "espalier/optim/plateau.h"
 #include "optimizer_cases.h"
 
@@ -54,6 +55,7 @@ std::vector<SettingCase> setting_cases() {
   add(with_common_settings<Lamb, LambOptions>("Lamb: lr", "Lamb: weight_decay"));
   add(with_common_settings<Lars, LarsOptions>("Lars: lr", "Lars: weight_decay"));
   add(with_common_settings<Adafactor, AdafactorOptions>("Adafactor: lr", "Adafactor: weight_decay"));
+  add(with_common_settings<Muon, MuonOptions>("Muon: lr", "Muon: weight_decay"));
   const Numbers below{-1, NAN, INFINITY}, shares{-0.1, 1, NAN}, above{0, -1, NAN, INFINITY};
   add({
       {"Sgd: dampening",
@@ -64,6 +66,20 @@ std::vector<SettingCase> setting_cases() {
        [](double v) { return Sgd({.momentum = 0.9, .nesterov = true, .dampening = v}); },
        {0.1},
        {0}},
+      {"Sgd with momentum_schedule: momentum",
+       [](double v) { return Sgd({.momentum = v, .momentum_schedule = exponential(0.9)}); },
+       {0},
+       {0.5}},
+      {"Adagrad: initial_accumulator",
+       [](double v) { return Adagrad({.initial_accumulator = v}); },
+       below,
+       {0, 1}},
+      {"Muon: momentum", [](double v) { return Muon({.momentum = v}); }, shares, {0, 0.9}},
+      {"Muon: epsilon", [](double v) { return Muon({.epsilon = v}); }, above, {1e-9}},
+      {"Muon: iterations",
+       [](double v) { return Muon({.iterations = static_cast<int64_t>(v)}); },
+       {0, -1, 101},
+       {1, 100}},
       {"Adadelta: rho", [](double v) { return Adadelta({.rho = v}); }, shares, {0, 0.9}},
       {"Adadelta: epsilon", [](double v) { return Adadelta({.epsilon = v}); }, above, {1e-9}},
       {"Adamax: beta1", [](double v) { return Adamax({.beta1 = v}); }, shares, {0, 0.9}},
@@ -118,11 +134,17 @@ BOOST_AUTO_TEST_CASE(settings_that_make_no_sense) {
 BOOST_AUTO_TEST_CASE(schedules_scale_every_rate) {
   const auto once = [](int64_t step) { return step == 0 ? 1.0 : 0.0; };
   using namespace optim;
-  const std::vector<Optimizer> rules{
-      Adadelta({.schedule = once}), Adamax({.schedule = once}), NAdam({.schedule = once}),
-      RAdam({.schedule = once}),    Asgd({.schedule = once}),   Eg({.momentum = 0, .schedule = once}),
-      Lion({.schedule = once}),     Lamb({.schedule = once}),   Lars({.momentum = 0, .schedule = once}),
-      Adafactor({.schedule = once})};
+  const std::vector<Optimizer> rules{Adadelta({.schedule = once}),
+                                     Adamax({.schedule = once}),
+                                     NAdam({.schedule = once}),
+                                     RAdam({.schedule = once}),
+                                     Asgd({.schedule = once}),
+                                     Eg({.momentum = 0, .schedule = once}),
+                                     Lion({.schedule = once}),
+                                     Lamb({.schedule = once}),
+                                     Lars({.momentum = 0, .schedule = once}),
+                                     Adafactor({.schedule = once}),
+                                     Muon({.weight_decay = 0, .schedule = once})};
   for (const Optimizer& rule : rules) {
     const Variable p = esp::parameter(esp::tensor({{0.25, 0.25}, {0.125, 0.375}}, esp::float64));
     const auto update = [&] { esp::sum(esp::square(p)).update(rule); };
@@ -274,6 +296,8 @@ BOOST_AUTO_TEST_CASE(schedules_that_make_no_sense) {
       {"one_cycle: steps", [] { (void)one_cycle({.steps = 1}); }},
       {"one_cycle: steps", [] { (void)one_cycle({.steps = 3}); }},
       {"one_cycle: rise", [] { (void)one_cycle({.steps = 100, .rise = 1}); }},
+      {"one_cycle_momentum: low", [] { (void)one_cycle_momentum({.steps = 100}, -0.1); }},
+      {"one_cycle_momentum: steps", [] { (void)one_cycle_momentum({.steps = 1}); }},
       {"one_cycle: rise", [] { (void)one_cycle({.steps = 100, .rise = 0.5, .three_phases = true}); }},
       {"cyclical: low", [] { (void)cyclical({.low = 2}); }},
       {"cyclical: up", [] { (void)cyclical({.up = 0}); }},

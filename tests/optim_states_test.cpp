@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/optim/average.h"
 #include "espalier/optim/groups.h"
+#include "espalier/optim/muon.h"
 #include "espalier/optim/serialize.h"
 #include "many_cases.h"
 #include "optimizer_cases.h"
@@ -43,6 +44,10 @@ std::vector<StateCase> state_cases() {
                          {{ParameterList{problem.w}, Lamb(0.01), {.gradient_scale = 0.5, .l1 = 1e-3}},
                           {ParameterList{problem.b}, Ema(Sgd(0.05), {.decay = 0.9}), {.l2 = 0.01}}},
                          {.clip_norm = 0.3});
+                   }});
+  cases.push_back({"Muon", [](const SmallProblem& problem) -> Optimizer {
+                     return Groups({{ParameterList{problem.w}, Muon(0.01)},
+                                    {ParameterList{problem.b}, Sgd({.lr = 0.05, .momentum = 0.9})}});
                    }});
   cases.push_back({"schedules", [](const SmallProblem&) -> Optimizer {
                      return Lion({.lr = 0.01,

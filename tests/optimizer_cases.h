@@ -44,17 +44,36 @@ inline const std::vector<OptimizerCase>& optimizer_cases() {
        [](bool up) {
          return Sgd({.lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01, .maximize = up});
        }},
+      {"Sgd, one cycle",
+       [](bool up) {
+         return Sgd({.lr = 0.02,
+                     .momentum = 0.95,
+                     .nesterov = true,
+                     .schedule = one_cycle({.steps = 1000}),
+                     .maximize = up,
+                     .momentum_schedule = one_cycle_momentum({.steps = 1000})});
+       }},
       {"Adadelta", [](bool up) { return Adadelta({.maximize = up}); }},
       {"Adadelta, options",
        [](bool up) {
          return Adadelta({.lr = 0.5, .rho = 0.95, .epsilon = 1e-5, .weight_decay = 0.01, .maximize = up});
        }},
       {"Adagrad", [](bool up) { return Adagrad({.lr = 0.05, .weight_decay = 0.01, .maximize = up}); }},
+      {"Adagrad, accumulator",
+       [](bool up) { return Adagrad({.lr = 0.05, .initial_accumulator = 0.1, .maximize = up}); }},
       {"Adam", [](bool up) { return Adam({.lr = 0.01, .weight_decay = 0.01, .maximize = up}); }},
       {"Adam, amsgrad",
        [](bool up) {
          return Adam(
              {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.01, .amsgrad = true, .maximize = up});
+       }},
+      {"Adam, one cycle",
+       [](bool up) {
+         return Adam({.lr = 0.01,
+                      .beta1 = 0.95,
+                      .schedule = one_cycle({.steps = 1000}),
+                      .maximize = up,
+                      .beta1_schedule = one_cycle_momentum({.steps = 1000})});
        }},
       {"AdamW", [](bool up) { return AdamW({.lr = 0.01, .weight_decay = 0.1, .maximize = up}); }},
       {"AdamW, amsgrad",

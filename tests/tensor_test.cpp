@@ -79,7 +79,14 @@ BOOST_AUTO_TEST_CASE(making_them) {
   BOOST_TEST(difference(esp::variable({1, 2.5}), esp::tensor({1.0f, 2.5f})) == 0);
   BOOST_TEST(difference(esp::state({{1}, {2.5}}), esp::tensor({{1.0f}, {2.5f}})) == 0);
   BOOST_TEST(difference(esp::parameter({{1, 2.5}, {3, 4}}), esp::tensor({{1.0f, 2.5f}, {3.0f, 4.0f}})) == 0);
+  BOOST_TEST(difference(esp::tensor({{{1, 2.5}}, {{3, 4}}}), esp::tensor({{{1.0f, 2.5f}}, {{3.0f, 4.0f}}})) ==
+             0);
+  BOOST_TEST((esp::tensor({{{1, 2.5}, {3, 4}}}, esp::float64).spec() == esp::Spec{esp::float64, {1, 2, 2}}));
+  BOOST_TEST(difference(esp::variable({{{1, 2.5}}}), esp::tensor({{{1.0f, 2.5f}}})) == 0);
   BOOST_CHECK_EXCEPTION(esp::tensor({{1, 2.5}, {3}}), esp::ShapeError, says({"differ", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({{{1, 2.5}, {3, 4}}, {{5, 6}}}), esp::ShapeError,
+                        says({"differ", here()}));
+  BOOST_CHECK_EXCEPTION(esp::tensor({{{1, 2.5}, {3}}}), esp::ShapeError, says({"differ", here()}));
   BOOST_CHECK_EXCEPTION(esp::tensor({1, 2.5}, esp::int64), esp::TypeError, says({"2.5", "int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::tensor({1, UINT64_MAX}), esp::TypeError, says({"int64", here()}));
   BOOST_CHECK_EXCEPTION(esp::variable({{1.0, 2.0}, {3.0}}), esp::ShapeError, says({"differ", here()}));

@@ -65,6 +65,21 @@ class Rule:
             p.data = torch.tensor(self.update(p.detach().numpy().copy(), p.grad.numpy(), state, self.t))
 
 
+class Cycled:
+    """An optimizer in one cycle of 1,000 steps, in which its momentum changes too."""
+
+    def __init__(self, optimizer, rate):
+        self.optimizer = optimizer
+        self.schedule = lrs.OneCycleLR(optimizer, rate, total_steps=1000)
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+    def step(self):
+        self.optimizer.step()
+        self.schedule.step()
+
+
 def lion(lr, beta1, beta2, decay):
     def update(p, g, s, t):
         m = s.get("m", np.zeros_like(p))
@@ -114,11 +129,14 @@ CASES = {
     "Sgd": lambda m: O.SGD(m.parameters(), lr=0.05),
     "Sgd, dampening": lambda m: O.SGD(m.parameters(), lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01),
     "Sgd, nesterov": lambda m: O.SGD(m.parameters(), lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "Sgd, one cycle": lambda m: Cycled(O.SGD(m.parameters(), lr=0.02, momentum=0.95, nesterov=True), 0.02),
     "Adadelta": lambda m: O.Adadelta(m.parameters()),
     "Adadelta, options": lambda m: O.Adadelta(m.parameters(), lr=0.5, rho=0.95, eps=1e-5, weight_decay=0.01),
     "Adagrad": lambda m: O.Adagrad(m.parameters(), lr=0.05, weight_decay=0.01),
+    "Adagrad, accumulator": lambda m: O.Adagrad(m.parameters(), lr=0.05, initial_accumulator_value=0.1),
     "Adam": lambda m: O.Adam(m.parameters(), lr=0.01, weight_decay=0.01),
     "Adam, amsgrad": lambda m: O.Adam(m.parameters(), lr=0.01, betas=(0.8, 0.9), weight_decay=0.01, amsgrad=True),
+    "Adam, one cycle": lambda m: Cycled(O.Adam(m.parameters(), lr=0.01, betas=(0.95, 0.999)), 0.01),
     "AdamW": lambda m: O.AdamW(m.parameters(), lr=0.01, weight_decay=0.1),
     "AdamW, amsgrad": lambda m: O.AdamW(m.parameters(), lr=0.01, betas=(0.8, 0.9), weight_decay=0.1, amsgrad=True),
     "Adamax": lambda m: O.Adamax(m.parameters(), lr=0.01, weight_decay=0.01),
