@@ -297,4 +297,5 @@ set(test_cases
   deferred_rows_test.cpp
   step_product_test.cpp
   optim_muon_test.cpp
+  no_tuning_test.cpp
 )

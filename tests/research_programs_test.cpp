@@ -1,8 +1,12 @@
-// Programs made of basic operations and layers: a convolution, a transformer, and vectors of words.
+// Programs made of basic operations and layers: a convolution, a transformer, vectors of words, a table of
+// prices, and trees of cells.
 #include <boost/test/unit_test.hpp>
+
+#include <fstream>
 
 #include "attention_block.h"
 #include "espalier/espalier.h"
+#include "temporary_folder.h"
 #include "training_task.h"
 
 namespace esp = espalier;
@@ -145,6 +149,73 @@ TrainingTask<SkipGram> skip_gram(optim::Optimizer (*rule)()) {
   return {pairs(), [rule](const SkipGram&) { return rule(); }};
 }
 
+/// A file of houses, of which some have no number of rooms: what is missing is NaN.
+std::vector<Tensor> houses() {
+  const TemporaryFolder folder;
+  std::ofstream file(folder / "houses.csv");
+  file << "area,rooms,town,price\n";
+  const char* towns[] = {"Aix", "Bern", "Como"};
+  for (int i = 0; i < 40; ++i) {
+    const int area = 40 + i * 37 % 90, rooms = 1 + area / 30 + i % 2, town = i * 7 % 3;
+    file << area << ',' << (i % 9 == 4 ? "NA" : std::to_string(rooms)) << ',' << towns[town] << ','
+         << 1.5 * area + 20 * rooms + 40 * town << '\n';
+  }
+  file.close();
+  const esp::data::CsvTable table = esp::data::read_csv_table(folder / "houses.csv", {.dtype = esp::float64});
+  BOOST_TEST(table["rooms"].missing == 4);
+  BOOST_TEST(table["town"].categories.size() == 3u);
+  return {table.matrix({"area", "rooms"}), table["town"].values, table.matrix({"price"})};
+}
+
+/// Columns as differences from their means over their deviations, which belong to the network.
+struct Prices : nn::Module {
+  Prices() {
+    const std::vector<Tensor> all = houses();
+    const Tensor known = (esp::nan_to_num(all[0])).value();
+    for (const auto& [name, column] : {std::pair("numbers", known), std::pair("price", all[2])}) {
+      add_buffer(std::string(name) + "_mean", esp::mean(column, 0).value());
+      add_buffer(std::string(name) + "_deviation", esp::std(column, 0).value());
+    }
+  }
+  Variable scaled(const Variable& x, const std::string& name) const {
+    return (x - buffer(name + "_mean")) / buffer(name + "_deviation");
+  }
+  Variable operator()(const Variables& columns) {
+    const Variable numbers = scaled(esp::nan_to_num(columns[0]), "numbers");
+    const Variable all =
+        esp::concat({numbers, esp::cast(esp::isnan(columns[0]), esp::float64), town(columns[1])}, 1);
+    return esp::mean_squared_error(out(esp::tanh(hidden(all))), scaled(columns[2], "price"));
+  }
+  nn::Embedding town = add("town", nn::Embedding(3, 2, {.dtype = esp::float64}));
+  nn::Dense hidden = add("hidden", nn::Dense(8)), out = add("out", nn::Dense(1));
+};
+
+/// Words of a sentence of four under one tree, ((a b) (c d)): is the first one among the others?
+std::vector<Tensor> sentences() {
+  Tensor words({rows, 4}, esp::int64), labels({rows}, esp::int64);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < 4; ++i) words.at<int64_t>({r, i}) = (r * 3 + i * (r % 2 + 1)) % 5;
+    if (r % 2) words.at<int64_t>({r, 3}) = words.at<int64_t>({r, 0});
+    labels.at<int64_t>({r}) = r % 2;
+  }
+  return {words, labels};
+}
+
+/// Tai and others, Improved semantic representations from tree-structured LSTM networks, 2015.
+struct Trees : nn::Module {
+  Variable operator()(const Variables& columns) {
+    std::vector<nn::LSTMState> nodes;
+    for (int64_t i = 0; i < 4; ++i)
+      nodes.push_back(cell(embed(esp::squeeze(esp::slice(columns[0], 1, i, i + 1), 1))));
+    const nn::LSTMState left = cell(Variable(), {nodes[0], nodes[1]}),
+                        right = cell(Variable(), {nodes[2], nodes[3]});
+    return esp::softmax_cross_entropy(out(cell(Variable(), {left, right}).h), columns[1]);
+  }
+  nn::Embedding embed = add("embed", nn::Embedding(5, 4, {.dtype = esp::float64}));
+  nn::NaryTreeLstm cell = add("cell", nn::NaryTreeLstm(4, 6, {.dtype = esp::float64}));
+  nn::Dense out = add("out", nn::Dense(2));
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(research_programs)
@@ -152,6 +223,14 @@ BOOST_AUTO_TEST_SUITE(research_programs)
 BOOST_AUTO_TEST_CASE(convolution_by_hand) {
   check_training<Convolutional>({bars(), [](const Convolutional&) { return optim::Adam({.lr = 0.01}); }},
                                 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(prices_of_a_csv_file) {
+  check_training<Prices>({houses(), [](const Prices&) { return optim::Adam({.lr = 0.02}); }}, 0.3);
+}
+
+BOOST_AUTO_TEST_CASE(trees_of_cells) {
+  check_training<Trees>({sentences(), [](const Trees&) { return optim::Adam({.lr = 0.03}); }}, 0.7);
 }
 
 BOOST_AUTO_TEST_CASE(patches_and_shifted_images_are_the_same_convolution) {

@@ -48,17 +48,21 @@ inline void report(const std::string& name, double value) {
   std::fflush(stdout);  // also if the program is stopped later
 }
 
-// The peak memory of this process so far, libraries included; 0 where the system does not report it.
-inline double peak_megabytes() {
+// A line of the system's report on this process in MB; 0 where there is none.
+inline double status_megabytes(const char* line) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
-    if (word == "VmHWM:") {
+    if (word == line) {
       double kilobytes = 0;
       status >> kilobytes;
       return kilobytes / 1024;
     }
   return 0;
 }
+
+// The memory of this process, libraries included: the peak so far, and now.
+inline double peak_megabytes() { return status_megabytes("VmHWM:"); }
+inline double resident_megabytes() { return status_megabytes("VmRSS:"); }
 
 // The number of rounds: the last argument if it is a number, else 5.
 inline int rounds(int argc, char** argv) {
