@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "espalier/core/deferred/deferred.h"
+#include "espalier/nn/cells.h"
 #include "espalier/nn/dense.h"
 #include "espalier/nn/embedding.h"
+#include "espalier/nn/layer_norm.h"
 #include "espalier/nn/module.h"
 #include "espalier/nn/tree_lstm.h"
 #include "espalier/ops/ops.h"
@@ -76,6 +78,51 @@ BOOST_AUTO_TEST_CASE(trees_are_trained_as_eagerly_on_the_cpu) {
   devices.push_back(esp::cpu());
   for (const esp::Device device : devices) BOOST_TEST_CONTEXT("on " << device) {
       const std::vector<esp::Tensor> results = trained(device, true);
+      BOOST_REQUIRE(results.size() == expected.size());
+      for (size_t i = 0; i < results.size(); ++i) BOOST_TEST(difference(expected[i], results[i]) < 1e-10);
+    }
+}
+
+/// Sequences of 1 to 5 words, each a node of as many rows, of which some are joined and cut again.
+BOOST_AUTO_TEST_CASE(nodes_of_different_numbers_of_rows) {
+  struct RowNet : esp::nn::Module {
+    RowNet() { give_figure_values(*this); }
+    esp::nn::Embedding embed = add("embed", esp::nn::Embedding(words, 4, {.dtype = esp::float64}));
+    esp::nn::LayerNorm norm = add("norm", esp::nn::LayerNorm(4, {.dtype = esp::float64}));
+    esp::nn::LSTMCell cell = add("cell", esp::nn::LSTMCell(4, hidden, {.dtype = esp::float64}));
+    esp::nn::Dense top = add("top", esp::nn::Dense(hidden, 3, {.dtype = esp::float64}));
+  };
+  const auto run = [](esp::Device device, bool deferred) {
+    RowNet net;
+    net.to(device);
+    std::optional<esp::Deferred> waits;
+    if (deferred) waits.emplace();
+    Variables losses;
+    for (const int64_t length : {3, 1, 5, 2, 4, 1, 3}) {
+      std::vector<int64_t> numbers, labels;
+      for (int64_t i = 0; i < length; ++i)
+        numbers.push_back((3 * i + length) % words), labels.push_back(i % 3);
+      const auto given = [&](const std::vector<int64_t>& list) {
+        return Variable(esp::tensor_from(list, {length}).to(device));
+      };
+      const Variable x = net.norm(net.embed(given(numbers)));
+      const Variable state =
+          esp::slice(esp::concat({x, esp::tanh(x)}, 0), 0, length / 2, length / 2 + length);
+      const auto [h, c] = net.cell(state, {esp::slice(x, 1, 0, hidden), esp::slice(x, 1, 1, 1 + hidden)});
+      losses.push_back(esp::softmax_cross_entropy(net.top(h) + esp::mean(c), given(labels)));
+    }
+    const Variable loss = esp::sum(esp::stack(losses));
+    std::vector<esp::Tensor> results{loss.value().to(esp::cpu())};
+    if (deferred) BOOST_TEST(esp::last_evaluation().nodes_computed > 40);
+    for (const auto& [path, parameter] : net.parameters())
+      results.push_back(loss.gradient(parameter).value().to(esp::cpu()));
+    return results;
+  };
+  const std::vector<esp::Tensor> expected = run(esp::cpu(), false);
+  std::vector<esp::Device> devices = gpus_to_test();
+  devices.push_back(esp::cpu());
+  for (const esp::Device device : devices) BOOST_TEST_CONTEXT("on " << device) {
+      const std::vector<esp::Tensor> results = run(device, true);
       BOOST_REQUIRE(results.size() == expected.size());
       for (size_t i = 0; i < results.size(); ++i) BOOST_TEST(difference(expected[i], results[i]) < 1e-10);
     }

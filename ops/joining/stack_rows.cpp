@@ -151,6 +151,15 @@ Variable positions(const RowPairs& pairs, int64_t RowPair::*which, const Variabl
   return Variable(tensor_from(numbers, {count}).to(like.device()));
 }
 
+/// The rows `to` of a source: where they follow each other, the source itself or a view of it.
+Variable taken_rows(const Variable& source, const RowPairs& pairs) {
+  const int64_t begin = pairs.front().to, count = std::ssize(pairs);
+  for (int64_t i = 0; i < count; ++i)
+    if (pairs[static_cast<size_t>(i)].to != begin + i)
+      return gather(source, positions(pairs, &RowPair::to, source), 0);
+  return begin == 0 && count == source.shape().dims()[0] ? source : row_range(source, begin, 1, count);
+}
+
 /// Zeros in the shape of `like`, with rows of `values` put in.
 Variable put_pairs(const Variable& values, const Variable& like, RowPairsPtr pairs) {
   const Shape row = shape_of_row(like.shape());
@@ -260,7 +269,7 @@ class StackRows : public Op {
         for (const RowPair& pair : pairs) where[static_cast<size_t>(pair.from)] = next;
         ++next;
       } else {
-        parts.push_back(gather(source, positions(pairs, &RowPair::to, source), 0));
+        parts.push_back(taken_rows(source, pairs));
         for (const RowPair& pair : pairs) where[static_cast<size_t>(pair.from)] = next++;
       }
     }

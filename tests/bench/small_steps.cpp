@@ -1,8 +1,7 @@
 // bench_small_steps [rounds]: steps so small that threads, replicas and processes have more to agree on than
 // to compute: 64 samples of 64 numbers, a hidden layer of 128, Adam. In one process: one thread, two threads,
 // two replicas, and threads beside a program that keeps a core busy; the same threads for a hidden layer of
-// 2,048, whose products two of them share. Under mpirun: a job of all its
-// processes,
+// 2,048, whose products two of them share. Under mpirun: a job of all its processes,
 //   mpirun -np 2 bench_small_steps
 #include <espalier/espalier.h>
 
