@@ -4,6 +4,7 @@
 #include <clocale>
 #include <cmath>
 #include <limits>
+#include <locale>
 
 #include "espalier/core/error.h"
 #include "espalier/core/files/file.h"
@@ -32,6 +33,18 @@ std::vector<T> list(const Tensor& tensor) {
 using Floats = std::vector<float>;
 using Codes = std::vector<int64_t>;
 using Words = std::vector<std::string>;
+
+/// The numbers of a German locale, for C++ streams, whether one is installed or not.
+struct German : std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+};
+struct InGerman {
+  InGerman() : before(std::locale::global(std::locale(std::locale::classic(), new German))) {}
+  ~InGerman() { std::locale::global(before); }
+  const std::locale before;
+};
 
 }  // namespace
 
@@ -96,6 +109,14 @@ BOOST_AUTO_TEST_CASE(the_locale_does_not_matter) {
     BOOST_TEST(list<float>(parse("a\n1.5\n")["a"].values) == Floats({1.5f}));
   }
   std::setlocale(LC_ALL, kept.c_str());
+  const InGerman locale;
+  const CsvTable table = parse("a,b\n12345.5,Aix\n-0.25,Como\n");
+  BOOST_TEST(list<float>(table["a"].values) == Floats({12345.5f, -0.25f}));
+  data::write_csv(folder / "again.csv", table);
+  const CsvTable again = data::read_csv_table(folder / "again.csv");
+  BOOST_TEST(list<float>(again["a"].values) == Floats({12345.5f, -0.25f}));
+  BOOST_TEST(again["b"].categories == Words({"Aix", "Como"}));
+  BOOST_CHECK_EXCEPTION(parse("a\n1\n1,5\n"), FileError, says({"table.csv", "3"}));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_table) {
