@@ -181,7 +181,7 @@ class Variable {
 std::ostream& operator<<(std::ostream& out, const Variable& variable);
 
 /// What a leaf starts with: a Tensor, a number, or numbers in braces: `{1.0f, 2.0f}` has shape [2], and
-/// `{{1.0f}, {2.0f}}` shape [2, 1]; up to three levels, the first two of which may mix types: `{1, 2.5}`.
+/// `{{1.0f}, {2.0f}}` shape [2, 1]; up to three levels, which may mix types: `{1, 2.5}`.
 class LeafValue {
  public:
   using Where = std::source_location;

@@ -15,8 +15,8 @@ struct LayerNormOptions {
 };
 
 /// (x − mean) / √(variance + epsilon) along the last axis, times `weight` plus `bias`, which start as ones
-/// and zeros. An input of another width, or a scalar, throws ShapeError; another dtype TypeError. Throws
-/// Error unless epsilon > 0.
+/// and zeros. Throws ShapeError for an input of another width or a scalar, TypeError for one of another dtype
+/// than the parameters', Error unless epsilon > 0.
 class LayerNorm : public LayerOf<LayerNorm> {
  public:
   /// The parameters have the width and dtype (a real one) of the first input, which creates them.

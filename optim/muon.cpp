@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "espalier/core/error.h"
+#include "espalier/core/node.h"
 #include "espalier/ops/ops.h"
 #include "espalier/optim/rule.h"
 #include "espalier/optim/trust_ratio.h"
@@ -35,8 +36,9 @@ class MuonRule : public BuiltInRule {
     const Variable &p = step.parameter(), &g = step.gradient();
     if (p.rank() < 2)
       throw Error(fmt::format(
-          "Muon: a parameter of shape {} is not a matrix; optim::Groups give such ones to another optimizer",
-          p.shape().str()));
+          "Muon: the parameter{} of shape {} is not a matrix; optim::Groups give such ones "
+          "to another optimizer",
+          p.node()->is_leaf() ? fmt::format(" '{}'", p.node()->op().name()) : "", p.shape().str()));
     const Variable m = step.state("momentum"), lr = step.setting("lr");
     const Variable m1 = m * o_.momentum + g * (1 - o_.momentum);
     const Variable u = o_.nesterov ? g * (1 - o_.momentum) + m1 * o_.momentum : m1;

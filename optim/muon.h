@@ -27,7 +27,7 @@ struct MuonOptions {
 ///   m ← momentum · m + (1 − momentum) · g,  u = (1 − momentum) · g + momentum · m with nesterov, or m,
 ///   p ← p − lr · weight_decay · p − rate · O(u)
 /// O(u) is near the matrix UVᵀ of u = UΣVᵀ: x = u / ‖u‖, and in each iteration
-/// x ← 3.4445x + (−4.775A + 2.0315A²)x with A = xxᵀ, in the parameter's dtype (PyTorch: bfloat16).
+/// x ← 3.4445x + (−4.775A + 2.0315A²)x with A = xxᵀ, in float64 or float32 (PyTorch: bfloat16).
 /// For matrices; a parameter of a higher rank, as a convolution's, is a matrix of its first axis and all
 /// others. An update of a vector or a scalar throws Error: Groups give those, and embeddings and the last
 /// layer, to another optimizer.

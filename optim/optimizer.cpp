@@ -136,7 +136,11 @@ Optimizer::Optimizer(std::shared_ptr<const UpdateRule> rule,
        {std::pair("clip_norm", common.clip_norm), std::pair("clip_value", common.clip_value)})
     check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
   for (const auto& [name, schedule] : common.schedules) (void)setting(name, where);
-  if (!common.schedule.is_constant()) (void)setting("lr", where);
+  if (!common.schedule.is_constant()) {
+    (void)setting("lr", where);
+    if (common.schedules.contains("lr"))
+      located(where, [&] { throw Error(fmt::format("{}: 'lr' has two schedules", this->name())); });
+  }
   if (state_->schedules().empty()) return;
   state_->schedule_step = espalier::state(full({}, 0, DType::float64), "schedule_step");
 }
@@ -173,7 +177,7 @@ std::vector<std::pair<std::string, double>> Optimizer::settings() const {
 void Optimizer::set(std::string_view name, double value, std::source_location where) {
   (void)setting(name, where);
   if (state_->averaging) return state_->averaging->inner.set(name, value, where);
-  check_setting(std::isfinite(value) && value >= 0, this->name(), name, value, where);
+  check_setting(is_valid_setting(name, value), this->name(), name, value, where);
   if (!state_->groups.empty()) {
     Optimizer of_group = state_->group_of_setting(name).optimizer;
     return of_group.set(name, value, where);
@@ -261,9 +265,11 @@ double Optimizer::scheduled_learning_rate(std::string_view setting) const {
     const Group& group = state_->group_of_setting(setting);
     return group.optimizer.scheduled_learning_rate(setting);
   }
-  const double rate = this->setting(setting, {});
-  if (!state_->schedule_step.defined()) return rate;
-  return rate * state_->common.schedule.at(static_cast<int64_t>(state_->schedule_step.item()));
+  const double value = this->setting(setting, {});
+  const auto schedules = state_->schedules();
+  const auto own = schedules.find(setting);
+  if (own == schedules.end()) return value;
+  return value * own->second->at(static_cast<int64_t>(state_->schedule_step.item()));
 }
 
 std::vector<std::string> Optimizer::learning_rates() const {

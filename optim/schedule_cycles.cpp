@@ -72,6 +72,7 @@ Schedule one_cycle(const OneCycleOptions& o, std::source_location where) {
 
 Schedule one_cycle_momentum(const OneCycleOptions& o, double low, std::source_location where) {
   check_factor("one_cycle_momentum", "low", low, where);
+  check_setting(low <= 1, "one_cycle_momentum", "low", low, where);
   return cycle("one_cycle_momentum", o, 1, low, 1, where);
 }
 

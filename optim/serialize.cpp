@@ -7,6 +7,7 @@
 #include "espalier/core/error.h"
 #include "espalier/core/files/safetensors.h"
 #include "espalier/core/node.h"
+#include "espalier/optim/state.h"
 
 namespace espalier::optim {
 
@@ -40,7 +41,7 @@ class Reader {
   void settings() {
     for (const auto& [name, value] : optimizer_.settings()) {
       const Tensor tensor = take(setting_key(name), {float64, {}});
-      if (!std::isfinite(tensor.item()) || tensor.item() < 0)
+      if (!is_valid_setting(name, tensor.item()))
         throw FileError(fmt::format("{} has {} as the setting '{}'", file_, tensor.item(), name));
       settings_.emplace_back(name, tensor.item());
     }

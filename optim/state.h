@@ -1,5 +1,6 @@
 // The state of an optimizer.
 #pragma once
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -24,6 +25,11 @@ struct Averaging {
 /// Whether a state belongs to the averages and not to the optimizer whose values are averaged.
 inline bool is_average_state(std::string_view name) {
   return name == "moving_average" || name == "averaged" || name == "average_step";
+}
+
+/// Whether a setting, of a group or not, can have that value: β₁ is a share of a moving average.
+inline bool is_valid_setting(std::string_view name, double value) {
+  return std::isfinite(value) && value >= 0 && (value < 1 || !name.ends_with("beta1"));
 }
 
 struct OptimizerState {

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "deferred_trees.h"
@@ -211,6 +212,46 @@ BOOST_AUTO_TEST_CASE(gradients_of_what_has_several_rows) {
   }
   BOOST_REQUIRE(eager.size() == deferred.size());
   for (size_t i = 0; i < eager.size(); ++i) check_near(deferred[i], eager[i]);
+}
+
+/// The numbers of rows may differ where there are no columns, of vectors, and of values of rank 3 or 16 bits.
+BOOST_AUTO_TEST_CASE(rows_of_every_form) {
+  const auto run = [](const esp::Shape& row, esp::DType dtype, bool wait) {
+    std::optional<esp::Deferred> waits;
+    if (wait) waits.emplace();
+    const Variable p = esp::parameter(esp::full(row, 0.5, dtype));
+    std::vector<Variable> losses;
+    for (const int64_t rows : {2, 2, 3, 1, 2}) {
+      esp::Dims dims{rows};
+      dims.append(row.begin(), row.end());
+      const Variable x =
+          esp::tanh(Variable(esp::full(esp::Shape(dims), 0.1 * static_cast<double>(rows), dtype)) * p);
+      losses.push_back(esp::cast(esp::sum(x), esp::float32));
+      if (row.rank() > 0) losses.push_back(esp::cast(esp::sum(esp::square(esp::sum(x, -1))), esp::float32));
+    }
+    const Variable loss = esp::sum(esp::stack(losses));
+    std::vector<std::vector<double>> results{elements(loss), elements(loss.gradient(p))};
+    if (wait && row.elements() > 0) BOOST_TEST(batches_of("tanh").second == 5);
+    return results;
+  };
+  for (const esp::DType dtype : {esp::float32, esp::float64, esp::bfloat16})
+    for (const esp::Shape& row :
+         {esp::Shape{}, esp::Shape{4}, esp::Shape{0}, esp::Shape{3, 2}, esp::Shape{3, 0}})
+      BOOST_TEST_CONTEXT(row.str() << ' ' << esp::name(dtype)) {
+        const auto eager = run(row, dtype, false), deferred = run(row, dtype, true);
+        for (size_t i = 0; i < eager.size(); ++i)
+          check_near(deferred[i], eager[i], esp::is_half(dtype) ? 0.02 : 1e-5);
+      }
+}
+
+/// Rows are gathered where they are few.
+BOOST_AUTO_TEST_CASE(long_vectors_are_computed_one_by_one) {
+  const esp::Deferred deferred;
+  std::vector<Variable> sums;
+  for (const int64_t length : {50'000, 50'001})
+    sums.push_back(esp::sum(esp::exp(Variable(esp::zeros({length})))));
+  BOOST_TEST((sums[0] + sums[1]).item() == 100'001);
+  BOOST_TEST(batches_of("exp").first == 2);
 }
 
 BOOST_AUTO_TEST_CASE(an_error_has_the_line_of_its_node) {

@@ -131,8 +131,12 @@ BOOST_AUTO_TEST_CASE(singular_values_become_ones) {
       esp::tensor({{3.0, 0.0, 0.0, 0.0}, {0.0, 0.0, 2.0, 0.0}, {0.0, 1.0, 0.0, 0.0}}, esp::float64);
   const Variable p = esp::parameter(esp::zeros({3, 4}, esp::float64));
   esp::sum(p * rows).update(Muon({.lr = 1, .momentum = 0, .nesterov = false, .weight_decay = 0}));
-  for (const double v : Array(p.value()).values)
-    BOOST_TEST((v == 0 || (v < -0.65 && v > -1.25)), "an element is " << v);
+  const std::vector<double> moved = Array(p.value()).values;
+  for (size_t i = 0; i < moved.size(); ++i)
+    if (i == 0 || i == 6 || i == 9)
+      BOOST_TEST((moved[i] < -0.65 && moved[i] > -1.25), "element " << i << " is " << moved[i]);
+    else
+      BOOST_TEST(std::abs(moved[i]) < 1e-15);
 }
 
 BOOST_AUTO_TEST_CASE(no_gradient_moves_nothing) {
@@ -147,7 +151,7 @@ BOOST_AUTO_TEST_CASE(vectors_are_for_other_optimizers) {
                  b = esp::parameter(numbers({3}, -1, 1, 2), "b");
   const Variable loss = esp::sum(esp::square(w + b));
   const esp::Tensor start = w.value().clone();
-  BOOST_CHECK_EXCEPTION(loss.update(Muon()), esp::Error, says({"Muon", "[3]", "Groups"}));
+  BOOST_CHECK_EXCEPTION(loss.update(Muon()), esp::Error, says({"Muon", "'b'", "[3]", "Groups"}));
   BOOST_CHECK_EXCEPTION((void)loss.get_executor({.optimizer = Muon()}), esp::Error, says({"Muon", "Groups"}));
   BOOST_TEST(difference(w.value(), start) == 0);
   const double before = loss.item();
@@ -157,12 +161,14 @@ BOOST_AUTO_TEST_CASE(vectors_are_for_other_optimizers) {
   BOOST_TEST(loss.forward().item() < before / 2);
 }
 
-BOOST_AUTO_TEST_CASE(half_parameters_and_files) {
+BOOST_AUTO_TEST_CASE(parameters_of_16_bits) {
   const Target half({4, 3}, esp::bfloat16), whole({4, 3}, esp::float32);
-  const Muon rule(0.02), other(0.02);
+  const Muon rule(0.5), other(0.5);
+  const esp::Tensor start = whole.p.value().clone();
   half.loss.update(rule);
   whole.loss.update(other);
   BOOST_TEST(difference(half.p.value().to(esp::float32), whole.p.value()) < 0.02);
+  BOOST_TEST(difference(whole.p.value(), start) > 0.1);
   BOOST_TEST((rule.state_of(half.p)[0].second.dtype() == esp::float32));
 }
 

@@ -297,6 +297,7 @@ BOOST_AUTO_TEST_CASE(schedules_that_make_no_sense) {
       {"one_cycle: steps", [] { (void)one_cycle({.steps = 3}); }},
       {"one_cycle: rise", [] { (void)one_cycle({.steps = 100, .rise = 1}); }},
       {"one_cycle_momentum: low", [] { (void)one_cycle_momentum({.steps = 100}, -0.1); }},
+      {"one_cycle_momentum: low", [] { (void)one_cycle_momentum({.steps = 100}, 1.1); }},
       {"one_cycle_momentum: steps", [] { (void)one_cycle_momentum({.steps = 1}); }},
       {"one_cycle: rise", [] { (void)one_cycle({.steps = 100, .rise = 0.5, .three_phases = true}); }},
       {"cyclical: low", [] { (void)cyclical({.low = 2}); }},

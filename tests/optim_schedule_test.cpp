@@ -215,6 +215,26 @@ BOOST_AUTO_TEST_CASE(a_rate_that_is_set_is_that_of_parameters_of_every_type) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(settings_beside_the_rate_follow_schedules_of_their_own) {
+  const esp::Variable p = esp::parameter(esp::ones({2}, esp::float64));
+  const optim::Sgd sgd({.lr = 0.1,
+                        .momentum = 0.8,
+                        .schedule = optim::exponential(0.5),
+                        .momentum_schedule = optim::exponential(0.9)});
+  const optim::Adam adam({.beta1 = 0.5, .beta1_schedule = optim::exponential(0.9)});
+  for (const optim::Optimizer& rule : {optim::Optimizer(sgd), optim::Optimizer(adam)})
+    esp::sum(p).update(rule);
+  BOOST_TEST(std::abs(sgd.scheduled_learning_rate() - 0.05) < 1e-15);
+  BOOST_TEST(std::abs(sgd.scheduled_learning_rate("momentum") - 0.72) < 1e-15);
+  BOOST_TEST(std::abs(adam.scheduled_learning_rate("beta1") - 0.45) < 1e-15);
+  BOOST_TEST(adam.scheduled_learning_rate() == 1e-3);
+  optim::Optimizer changes = adam;
+  changes.set("beta1", 0.25);
+  BOOST_TEST(adam.setting("beta1") == 0.25);
+  BOOST_CHECK_EXCEPTION(changes.set("beta1", 1), esp::Error, says({"beta1", "1", here()}));
+  BOOST_CHECK_THROW(optim::Adam(0.1).setting("beta1"), esp::Error);  // a number in the rule
+}
+
 BOOST_AUTO_TEST_CASE(an_update_that_fails_does_not_count) {
   const optim::Sgd sgd({.lr = 1, .schedule = [](int64_t step) { return step == 1 ? NAN : 1.0; }});
   const esp::Variable p = esp::parameter(esp::tensor(0.0, esp::float64));

@@ -116,10 +116,21 @@ uint32_t NodeKinds::find_kind(const Node& node, std::span<const WaitingUse> uses
   return known != NumberTable::none ? known : add_kind(node, hash);
 }
 
+namespace {
+
+/// Whether rows of a node are gathered one by one in less time than kernels of several nodes take.
+bool are_few_rows(const Shape& shape) {
+  const int64_t rows = shape.dims()[0];
+  return rows <= 64 || (rows <= 4096 && shape.elements() / rows >= 16);
+}
+
+}  // namespace
+
 void NodeKinds::add_to_group(NodeKind& kind, uint32_t number, const Node& node) {
   kind.group = number;
   const Shape& first = node.outputs[0].spec.shape;
-  if (kind.common || kind.one_by_one || kind.op->is_random() || first.rank() == 0 || first.dims()[0] < 1)
+  if (kind.common || kind.one_by_one || kind.op->is_random() || first.rank() == 0 || first.dims()[0] < 1 ||
+      !are_few_rows(first))
     return;
   const auto has_rows = [&](const Shape& shape) {
     return shape.rank() > 0 && shape.dims()[0] == first.dims()[0];
@@ -155,9 +166,9 @@ uint32_t NodeKinds::add_kind(const Node& node, uint64_t hash) {
   for (const Output& output : node.outputs)
     kind.output_specs.push_back(number_of_spec(output.spec, output.value.device()));
   const auto number = static_cast<uint32_t>(kinds_.size());
-  add_to_group(kind, number, node);
   words_.insert(words_.end(), key_.begin(), key_.end());
   kinds_.push_back(std::move(kind));
+  add_to_group(kinds_.back(), number, node);
   by_key_.insert(hash, number);
   return number;
 }

@@ -120,14 +120,14 @@ class ScheduleRun {
     const Variable& whole = from.external ? graph_.external(from.index) : results_[from.index][from.output];
     if (!from.flat) return whole;
     Dims dims(whole.shape().begin() + 1, whole.shape().end());
-    dims[0] = -1;
+    dims[0] *= whole.shape().dims()[0];  // not -1, which an empty value has no size for
     return whole.reshape(Shape(std::move(dims)));
   }
 
   Variable operand(const ScheduledInput& input) {
     const Variable rows = rows_of(input);
     if (!input.rows_of_one) return rows;
-    Dims dims{-1, input.rows_of_one};
+    Dims dims{rows.shape().dims()[0] / input.rows_of_one, input.rows_of_one};
     dims.append(rows.shape().begin() + 1, rows.shape().end());
     return rows.reshape(Shape(std::move(dims)));
   }

@@ -50,8 +50,9 @@ struct Schedule {
   std::vector<uint32_t> apart = {};  ///< nodes that share no value only since they were held
 };
 
-/// Every node that has not been dropped in one batch, behind those that it reads. Nodes of the same operands
-/// share a value, unless they are held by handles: gradients with respect to these are told apart.
+/// Every node that has not been dropped in one batch, behind those that it reads. Nodes of one kind with the
+/// same operands share a value in a batch of that kind, unless handles hold them: gradients with respect to
+/// these differ.
 Schedule make_schedule(const WaitingGraph& graph, NodeKinds& kinds, BatchPolicy policy);
 /// Whether none is held now of the nodes that share a value, and all of those that are apart.
 bool fits_held_nodes(const Schedule& schedule, const WaitingGraph& graph);
