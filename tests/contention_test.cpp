@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "espalier/core/cpu/contention.h"
+#include "espalier/core/cpu/work_watch.h"
 
 using espalier::Contention;
 using namespace std::chrono_literals;
@@ -28,6 +29,47 @@ BOOST_AUTO_TEST_CASE(waits_as_long_as_the_work_are_usual) {
     Contention::report(10us, 100us);  // of waking a thread
     Contention::report(10ms, 20ms);   // half a core
     BOOST_TEST(!Contention::here());
+  }).join();
+}
+
+/// Waits until no thread spins briefly, for ten seconds at most.
+bool spins_long() {
+  for (int i = 0; i < 1000 && espalier::spins_briefly(); ++i) std::this_thread::sleep_for(10ms);
+  return !espalier::spins_briefly();
+}
+
+BOOST_AUTO_TEST_CASE(threads_spin_briefly_after_several_late_runs) {
+  std::thread([] {
+    BOOST_TEST(spins_long());
+    espalier::count_run(true);  // an accident
+    for (int i = 0; i < 8; ++i) espalier::count_run(false);
+    for (int i = 0; i < 3; ++i) espalier::count_run(true);
+    BOOST_TEST(!espalier::spins_briefly());
+    espalier::count_run(true);
+    BOOST_TEST(espalier::spins_briefly() == espalier::can_spin_briefly());
+    BOOST_TEST(spins_long());
+    espalier::spin_briefly();  // again
+    BOOST_TEST(espalier::spins_briefly() == espalier::can_spin_briefly());
+    BOOST_TEST(spins_long());
+  }).join();
+}
+
+BOOST_AUTO_TEST_CASE(a_kernel_is_late_by_its_shortest_run) {
+  std::thread([] {
+    const int before = espalier::num_threads();
+    espalier::set_num_threads(2);
+    const bool several = espalier::num_threads() == 2;
+    espalier::WorkWatch watch;
+    const auto run = [&](bool shared, std::chrono::milliseconds time) {
+      watch.run(shared, [&] { std::this_thread::sleep_for(time); });
+    };
+    run(true, 5ms);
+    for (int i = 0; i < 6; ++i) run(false, 30ms);  // by one thread
+    BOOST_TEST(!espalier::spins_briefly());
+    for (int i = 0; i < 4; ++i) run(true, 50ms);
+    BOOST_TEST(espalier::spins_briefly() == (espalier::can_spin_briefly() && several));
+    BOOST_TEST(spins_long());
+    espalier::set_num_threads(before);
   }).join();
 }
 

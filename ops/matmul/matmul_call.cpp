@@ -177,9 +177,12 @@ void MatmulCall::run_with(const void* bias) {
 }
 
 void MatmulCall::run_primitive(const void* bias, const Tensor& to) {
-  const GemmThreads threads(product_.gemm);
-  primitive_->run(seen_a_.address(), packed_ ? packed_b() : seen_b_.address(), bias, to.address(),
-                  scratch_.defined() ? scratch_.address() : nullptr);
+  const void* const b = packed_ ? packed_b() : seen_b_.address();
+  watch_.run(!on_one_thread(product_.gemm), [&] {
+    const GemmThreads threads(product_.gemm);
+    primitive_->run(seen_a_.address(), b, bias, to.address(),
+                    scratch_.defined() ? scratch_.address() : nullptr);
+  });
 }
 
 /// Packs b again when leaves have changed.
@@ -204,7 +207,9 @@ void MatmulCall::run(double alpha, double beta) {
   product_.gemm.alpha = alpha;
   product_.gemm.beta = beta;
   if (product_.batch.rank() == 0)
-    run_gemm(product_.gemm, seen_a_.address(), seen_b_.address(), out_->address(), library_);
+    watch_.run(!on_one_thread(product_.gemm), [&] {
+      run_gemm(product_.gemm, seen_a_.address(), seen_b_.address(), out_->address(), library_);
+    });
   else
     run_gemm_batch(product_, seen_a_.address(), seen_b_.address(), out_->address(), library_);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "espalier/core/cpu/work_watch.h"
 #include "espalier/core/kept_values.h"
 #include "espalier/core/op.h"
 #include "espalier/core/workspace.h"
@@ -63,7 +64,8 @@ class MatmulCall {
   KeptValues* kept_;
   std::shared_ptr<KeptValue> packed_;  // b, if the primitive reads it so
   Tensor scratch_;                     // of the primitive
-  Tensor sum_;                         // the product alone, where a separate addition is faster
+  WorkWatch watch_;
+  Tensor sum_;  // the product alone, where a separate addition is faster
 };
 
 }  // namespace espalier
