@@ -1,11 +1,13 @@
 // bench_small_steps [rounds]: steps so small that threads, replicas and processes have more to agree on than
 // to compute: 64 samples of 64 numbers, a hidden layer of 128, Adam. In one process: one thread, two threads,
-// two replicas, and threads beside a program that keeps a core busy; the same threads for a hidden layer of
-// 2,048, whose products two of them share. Under mpirun: a job of all its processes,
+// two replicas, and threads beside a program that keeps a core busy; the same threads for hidden layers of
+// 512 to 4,096, whose products two of them share. Under mpirun: a job of all its processes,
 //   mpirun -np 2 bench_small_steps
 #include <espalier/espalier.h>
 
 #include <atomic>
+#include <chrono>
+#include <string>
 #include <thread>
 
 #include "timing.h"
@@ -60,8 +62,36 @@ class BusyCore {
   std::thread thread_;
 };
 
-void report(const char* name, const std::vector<double>& seconds) {
-  bench::report(std::string("small_steps_") + name + "_us", bench::median(seconds) * 1e6);
+void report(const std::string& name, const std::vector<double>& seconds) {
+  bench::report("small_steps_" + name + "_us", bench::median(seconds) * 1e6);
+}
+
+/// A hidden layer so wide that two threads share its products: with one and two threads, alone and beside a
+/// program that keeps a core busy.
+void measure_wide(int64_t hidden, int rounds) {
+  const Training training({}, false, hidden);
+  const int epochs = static_cast<int>(8192 / hidden);
+  std::vector<double> one, two, one_beside, two_beside;
+  const auto measure = [&](int threads, std::vector<double>& times) {
+    esp::set_num_threads(threads);
+    (void)training.step_seconds(1);
+    times.push_back(training.step_seconds(epochs));
+  };
+  for (int round = 0; round < rounds; ++round) {
+    measure(1, one);
+    measure(2, two);
+    {
+      const BusyCore busy;
+      measure(2, two_beside);
+      measure(1, one_beside);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // threads spin briefly until then
+  }
+  const std::string name = "wide_" + std::to_string(hidden);
+  report(name + "_one_thread", one);
+  report(name + "_two_threads", two);
+  report(name + "_one_thread_beside_a_busy_core", one_beside);
+  report(name + "_two_threads_beside_a_busy_core", two_beside);
 }
 
 }  // namespace
@@ -77,36 +107,24 @@ int main(int argc, char** argv) {
     if (esp::distributed::rank() == 0) report("job", times);
     return 0;
   }
-  const Training large({}, false, 2048);  // whose products two threads share
   const Training training, replicas({esp::cpu(0), esp::cpu(1)});
   std::vector<double> one, two, both, one_beside, two_beside;
-  std::vector<double> large_one, large_two, large_one_beside, large_two_beside;
-  constexpr int kFewEpochs = 2;
   for (int round = 0; round <= rounds; ++round) {  // the first one warms caches
     esp::set_num_threads(1);
     one.push_back(training.step_seconds(kEpochs));
-    large_one.push_back(large.step_seconds(kFewEpochs));
     esp::set_num_threads(2);
-    large_two.push_back(large.step_seconds(kFewEpochs));
     two.push_back(training.step_seconds(kEpochs));
     both.push_back(replicas.step_seconds(kEpochs));
     const BusyCore busy;
     two_beside.push_back(training.step_seconds(kEpochs));
-    large_two_beside.push_back(large.step_seconds(kFewEpochs));
     esp::set_num_threads(1);
     one_beside.push_back(training.step_seconds(kEpochs));
-    large_one_beside.push_back(large.step_seconds(kFewEpochs));
   }
-  for (auto* times : {&one, &two, &both, &one_beside, &two_beside, &large_one, &large_two, &large_one_beside,
-                      &large_two_beside})
-    times->erase(times->begin());
+  for (auto* times : {&one, &two, &both, &one_beside, &two_beside}) times->erase(times->begin());
   report("one_thread", one);
   report("two_threads", two);
   report("two_replicas", both);
   report("one_thread_beside_a_busy_core", one_beside);
   report("two_threads_beside_a_busy_core", two_beside);
-  report("large_one_thread", large_one);
-  report("large_two_threads", large_two);
-  report("large_one_thread_beside_a_busy_core", large_one_beside);
-  report("large_two_threads_beside_a_busy_core", large_two_beside);
+  for (const int64_t hidden : {512, 1024, 2048, 4096}) measure_wide(hidden, rounds);
 }
