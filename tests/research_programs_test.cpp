@@ -190,13 +190,13 @@ struct Prices : nn::Module {
   nn::Dense hidden = add("hidden", nn::Dense(8)), out = add("out", nn::Dense(1));
 };
 
-/// Words of a sentence of four under one tree, ((a b) (c d)): is the first one among the others?
+/// Sentences of four words under one tree, ((a b) (c d)): which half has more of the words 3 and 4?
 std::vector<Tensor> sentences() {
   Tensor words({rows, 4}, esp::int64), labels({rows}, esp::int64);
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < 4; ++i) words.at<int64_t>({r, i}) = (r * 3 + i * (r % 2 + 1)) % 5;
-    if (r % 2) words.at<int64_t>({r, 3}) = words.at<int64_t>({r, 0});
     labels.at<int64_t>({r}) = r % 2;
+    for (int64_t i = 0; i < 4; ++i)
+      words.at<int64_t>({r, i}) = i / 2 == r % 2 ? 3 + (r + i) / 2 % 2 : (r * 5 + i) % 3;
   }
   return {words, labels};
 }
