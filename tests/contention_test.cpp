@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(threads_spin_briefly_after_several_late_runs) {
   std::thread([] {
     BOOST_TEST(spins_long());
     espalier::count_run(true);  // an accident
-    for (int i = 0; i < 8; ++i) espalier::count_run(false);
+    for (int i = 0; i < 32; ++i) espalier::count_run(false);
     for (int i = 0; i < 3; ++i) espalier::count_run(true);
     BOOST_TEST(!espalier::spins_briefly());
     espalier::count_run(true);

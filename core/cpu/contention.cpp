@@ -25,7 +25,7 @@ void Contention::report(Clock::duration work, Clock::duration waited) {
 }
 
 void count_run(bool late) {
-  constexpr int of_late_one = 8, enough = 4 * of_late_one;
+  constexpr int of_late_one = 32, enough = 4 * of_late_one;
   static thread_local int count = 0;
   count = late ? count + of_late_one : std::max(0, count - 1);
   if (count < enough) return;
