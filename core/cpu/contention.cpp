@@ -1,8 +1,10 @@
+// Contention, and with it what makes waiting threads spin briefly (work_watch.h).
 #include "espalier/core/cpu/contention.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -27,6 +29,7 @@ void Contention::report(Clock::duration work, Clock::duration waited) {
 void count_run(bool late) {
   constexpr int of_late_one = 32, enough = 4 * of_late_one;
   static thread_local int count = 0;
+  if (spins_briefly()) return;  // runs are late by that, too: it ends, and what comes late then counts
   count = late ? count + of_late_one : std::max(0, count - 1);
   if (count < enough) return;
   count = 0;
@@ -55,9 +58,8 @@ class IdleThreads {
     thread_.join();
   }
   void hold() {
-    const std::unique_lock lock(mutex_,
-                                std::try_to_lock);  // a child may have been forked while it was locked
-    if (!lock) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return;  // another thread holds it, or did so when this process was forked
     until_ = Contention::Clock::now() + std::chrono::seconds(1);
     if (there_) return;
     if (thread_.joinable()) thread_.join();
@@ -68,10 +70,7 @@ class IdleThreads {
     } catch (const std::system_error&) {  // no thread is to be had: then waiting goes on as before
     }
   }
-  bool there() {
-    const std::lock_guard lock(mutex_);
-    return there_;
-  }
+  bool there() const { return there_; }
 
  private:
   void idle() noexcept {
@@ -90,7 +89,8 @@ class IdleThreads {
   std::condition_variable changed_;
   std::thread thread_;
   Contention::Clock::time_point until_{};
-  bool there_ = false, ends_ = false;
+  std::atomic<bool> there_ = false;
+  bool ends_ = false;
   pid_t owner_ = 0;
 };
 

@@ -85,7 +85,10 @@ void measure_wide(int64_t hidden, int rounds) {
       measure(2, two_beside);
       measure(1, one_beside);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // threads spin briefly until then
+    // Threads spin briefly for a second more; cores that sleep meanwhile are slow afterwards.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1200);
+    esp::set_num_threads(2);
+    while (std::chrono::steady_clock::now() < end) (void)training.step_seconds(1);
   }
   const std::string name = "wide_" + std::to_string(hidden);
   report(name + "_one_thread", one);
